@@ -37,6 +37,15 @@ class FakeNode {
     return *std::move(list);
   }
   void Pass(Nanoseconds time) { *now_ += time; }
+  // Reads the GPU every 100 ms, while its counter counts this power. 3 s are longer than the trial
+  // of a counter.
+  void Run(device::Device& device, int counter_w, Nanoseconds time = 3 * kSecond) {
+    for (const Nanoseconds end = *now_ + time; *now_ < end;) {
+      Pass(100 * kMillisecond);
+      node.AddEnergy(node.GpuOf(device.info().uuid), static_cast<std::uint64_t>(100 * counter_w));
+      EXPECT_TRUE(device.Read());
+    }
+  }
   // `gpu` is NVML's index. The list has another order.
   device::Device& At(const device::DeviceList& list, int gpu) const {
     for (const auto& device : list.devices) {

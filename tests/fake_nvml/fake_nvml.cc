@@ -38,6 +38,7 @@ void Fill(Gpu& gpu, const GpuSpec& spec, std::size_t index, std::size_t count) {
   gpu.most_power_limit_mw = Unsigned(spec.most_power_limit_mw);
   gpu.mig_instances = std::min(spec.mig_instances, kMostInstances);
   gpu.has_energy_counter = spec.has_energy_counter ? 1 : 0;
+  gpu.has_power = spec.has_power ? 1 : 0;
   gpu.is_energy_running = spec.is_energy_running ? 1 : 0;
   gpu.power_mw = Unsigned(spec.power_mw);
   gpu.temperature_c = Unsigned(spec.temperature_c);
@@ -116,6 +117,7 @@ void FakeNvml::SetPowerLimit(int gpu, int milliwatts) {
   At(gpu).power_limit_mw = Unsigned(milliwatts);
 }
 void FakeNvml::AddEnergy(int gpu, std::uint64_t millijoules) { At(gpu).energy_mj += millijoules; }
+void FakeNvml::ResetEnergy(int gpu) { At(gpu).energy_mj = 0; }
 void FakeNvml::SetPower(int gpu, int milliwatts) { At(gpu).power_mw = Unsigned(milliwatts); }
 void FakeNvml::SetIdle(int gpu, bool is_idle) { At(gpu).is_idle = is_idle ? 1 : 0; }
 void FakeNvml::SetPrograms(int gpu, const std::vector<int>& pids) {

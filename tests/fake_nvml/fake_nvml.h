@@ -45,6 +45,7 @@ struct GpuSpec {
   bool is_energy_running =
       // True: the counter adds up power over real time. False: only AddEnergy() adds energy.
       false;
+  bool has_power = true;
   int power_mw = 100'000;
   int temperature_c = 40;
   bool is_persistent = true;
@@ -100,6 +101,7 @@ class FakeNvml {
   void LockSm(int gpu, ClockRange range);       // As an administrator would do.
   void SetPowerLimit(int gpu, int milliwatts);  // As an administrator would do.
   void AddEnergy(int gpu, std::uint64_t millijoules);
+  void ResetEnergy(int gpu);  // As a reset of the GPU does.
   void SetPower(int gpu, int milliwatts);
   void SetIdle(int gpu, bool is_idle);
   void SetPrograms(int gpu, const std::vector<int>& pids);

@@ -15,7 +15,7 @@
 
 namespace perseus::fake_nvml {
 
-inline constexpr std::uint64_t kMagic = 0x33304c4d564e4b46;  // "FKNVML03"
+inline constexpr std::uint64_t kMagic = 0x34304c4d564e4b46;  // "FKNVML04"
 inline constexpr int kMostGpus = 16;
 inline constexpr int kMostClocks = 256;
 inline constexpr int kMostInstances = 7;
@@ -62,6 +62,7 @@ struct Gpu {
   std::int32_t
       mig_instances;  // -1: no MIG support; 0: MIG is off; otherwise the number of instances.
   std::uint32_t has_energy_counter;
+  std::uint32_t has_power;
 
   // Settings that were made through NVML. A range is lower << 32 | upper. 0 means no lock.
   std::atomic<std::uint64_t> sm_lock;

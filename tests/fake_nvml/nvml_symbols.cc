@@ -399,6 +399,7 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(NvmlHandle handle, unsigned long l
 
 int nvmlDeviceGetPowerUsage(NvmlHandle handle, unsigned* milliwatts) {
   return OnGpu(Function::kGetPower, handle, [&](Gpu& gpu) {
+    if (gpu.has_power == 0) return kNotSupported;
     *milliwatts = gpu.power_mw;
     return kSuccess;
   });

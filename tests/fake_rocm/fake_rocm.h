@@ -9,7 +9,11 @@ namespace perseus::fake_rocm {
 struct Gpu {
   std::uint64_t unique_id = 0;  // 0: the driver reports no unique id.
   std::uint64_t pci_id = 0;
-  bool has_clock_range = true;  // False: the GPU has only performance levels.
+  const char* name = "Fake MI250";
+  bool has_clock_range = true;   // False: the GPU has only performance levels.
+  bool has_determinism = false;  // AMD Instinct. Its highest clock is range_mhz[1].
+  bool reports_range = true;     // False: the library cannot read the range or the highest clock.
+  bool has_frequencies = true;
   bool has_energy_counter = true;
   bool has_average_power = true;      // False: the GPU reports the current power.
   bool has_long_frequencies = false;  // Uses the frequency struct of ROCm 6.

@@ -86,8 +86,8 @@ std::uint32_t rsmi_status_string(std::uint32_t status, const char** text) {
   return kSuccess;
 }
 std::uint32_t rsmi_dev_name_get(std::uint32_t index, char* name, std::size_t size) {
-  return On(index, [&](Gpu&) {
-    std::snprintf(name, size, "Fake MI250");
+  return On(index, [&](Gpu& gpu) {
+    std::snprintf(name, size, "%s", gpu.name);
     return kSuccess;
   });
 }
@@ -117,22 +117,24 @@ std::uint32_t rsmi_dev_temp_metric_get(std::uint32_t index, std::uint32_t sensor
 }
 std::uint32_t rsmi_dev_gpu_clk_freq_get(std::uint32_t index, int clock, void* to) {
   return On(index, [&](Gpu& gpu) {
-    if (clock != 0) return kNotSupported;
+    if (clock != 0 || !gpu.has_frequencies) return kNotSupported;
     gpu.has_long_frequencies ? Fill<LongFrequencies>(gpu, to) : Fill<ShortFrequencies>(gpu, to);
     return kSuccess;
   });
 }
 std::uint32_t rsmi_dev_od_volt_info_get(std::uint32_t index, void* to) {
   return On(index, [&](Gpu& gpu) {
-    if (!gpu.has_clock_range) return kNotSupported;
-    const std::uint64_t ranges[8] = {gpu.range_mhz[0] * kMega,
-                                     gpu.range_mhz[1] * kMega,
-                                     0,
-                                     1600 * kMega,
-                                     500 * kMega,
-                                     1700 * kMega,
-                                     400 * kMega,
-                                     1600 * kMega};
+    if (!gpu.reports_range || !(gpu.has_clock_range || gpu.has_determinism)) return kNotSupported;
+    std::uint64_t ranges[8] = {gpu.range_mhz[0] * kMega,
+                               gpu.range_mhz[1] * kMega,
+                               0,
+                               1600 * kMega,
+                               500 * kMega,
+                               1700 * kMega,
+                               400 * kMega,
+                               1600 * kMega};
+    // Without overdrive, there are no limits.
+    if (!gpu.has_clock_range) std::memset(ranges + 4, 0, sizeof ranges / 2);
     std::memcpy(to, ranges, sizeof ranges);
     return kSuccess;
   });
@@ -176,6 +178,15 @@ std::uint32_t rsmi_dev_clk_range_set(std::uint32_t index, std::uint64_t least, s
     if (!gpu.has_clock_range || clock != 0 || least >= most) return kInvalid;
     gpu.level = 3;
     gpu.range_mhz[0] = least;
+    gpu.range_mhz[1] = most;
+    return kSuccess;
+  });
+}
+
+std::uint32_t rsmi_perf_determinism_mode_set(std::uint32_t index, std::uint64_t most) {
+  return Change(index, [&](Gpu& gpu) {
+    if (!gpu.has_determinism || most < 500 || most > 1700) return kInvalid;
+    gpu.level = 8;
     gpu.range_mhz[1] = most;
     return kSuccess;
   });

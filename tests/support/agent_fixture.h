@@ -172,6 +172,11 @@ class AgentTest : public testing::Test {
 
   // The text that the agent has logged. The agent's threads may log during this call.
   std::string Logged() const { return fmt::format("{}", fmt::join(sink_->last_formatted(), "")); }
+  std::size_t CountLogged(std::string_view part) const {
+    const auto lines = sink_->last_formatted();
+    return static_cast<std::size_t>(std::ranges::count_if(
+        lines, [&](const std::string& line) { return line.find(part) != std::string::npos; }));
+  }
   void ForgetLogged() { log_.sinks() = {sink_ = NewSink()}; }
 
   TemporaryDirectory directory_;

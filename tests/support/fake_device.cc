@@ -23,6 +23,8 @@ struct FakeGpu::State {
   std::optional<device::DeviceError> broken PERSEUS_GUARDED_BY(mutex);
   device::ClockLimits limits PERSEUS_GUARDED_BY(mutex);
   bool is_blocked PERSEUS_GUARDED_BY(mutex) = false;
+  device::CounterState counter PERSEUS_GUARDED_BY(mutex) = device::CounterState::kUsed;
+  std::uint64_t counter_falls PERSEUS_GUARDED_BY(mutex) = 0;
 };
 
 class FakeGpu::FakeDevice : public device::Device {
@@ -39,6 +41,8 @@ class FakeGpu::FakeDevice : public device::Device {
     telemetry.temperature_c = 50;
     telemetry.sm_clock_mhz = ClockNow();
     telemetry.limits = state_->limits;
+    telemetry.counter = state_->counter;
+    telemetry.counter_falls = state_->counter_falls;
     return telemetry;
   }
 
@@ -132,6 +136,11 @@ void FakeGpu::HideSmClock(std::string hint) {
 void FakeGpu::SetLimits(device::ClockLimits limits) {
   const MutexLock lock(state_->mutex);
   state_->limits = limits;
+}
+void FakeGpu::SetCounter(device::CounterState state, std::uint64_t falls) {
+  const MutexLock lock(state_->mutex);
+  state_->counter = state;
+  state_->counter_falls = falls;
 }
 void FakeGpu::Break(device::DeviceErrorKind kind, std::string message) {
   const MutexLock lock(state_->mutex);

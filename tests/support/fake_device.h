@@ -37,6 +37,7 @@ class FakeGpu {
   // Makes ReadSetting() of the SM clock return only this hint, as with NVML.
   void HideSmClock(std::string hint);
   void SetLimits(device::ClockLimits limits);
+  void SetCounter(device::CounterState state, std::uint64_t falls);
   // Makes every call fail until Repair() is called.
   void Break(device::DeviceErrorKind kind, std::string message);
   void Repair();

@@ -78,7 +78,7 @@ class SimulatedNode::Gpu final : public device::Device {
     return telemetry;
   }
 
-  DeviceResult<double> ReadEnergy() override {
+  DeviceResult<std::optional<double>> ReadEnergy() override {
     shared_.clock.Advance(kReadEnergyCost);
     Advance();
     return published_j_;

@@ -92,10 +92,10 @@ std::string FormatTable(const protocol::Listing& listing) {
                                     is_held ? fmt::format("{:.0f}", gpu.held_s) : "-",
                                     gpu.setting.empty() ? "-" : gpu.setting,
                                     gpu.before.empty() ? "-" : gpu.before,
-                                    std::to_string(gpu.sm_clock_mhz),
+                                    gpu.sm_clock_mhz ? std::to_string(*gpu.sm_clock_mhz) : "-",
                                     gpu.slow_by.empty() ? "-" : gpu.slow_by,
-                                    fmt::format("{:.0f}", gpu.power_w),
-                                    std::to_string(gpu.temperature_c),
+                                    gpu.power_w ? fmt::format("{:.0f}", *gpu.power_w) : "-",
+                                    gpu.temperature_c ? std::to_string(*gpu.temperature_c) : "-",
                                     std::to_string(gpu.switches)};
     if (has_limit) {
       row.push_back(gpu.most_changes_per_s > 0 ? fmt::format("{:.4g}", gpu.most_changes_per_s)

@@ -82,12 +82,12 @@ std::vector<SlowBy> WhySlow(const GpuReport& gpu) {
     return reasons;
   }
   const int top_mhz = gpu.info.sm_clocks_mhz.back();
-  if (telemetry->sm_clock_mhz >= top_mhz) return reasons;
+  if (!telemetry->sm_clock_mhz || *telemetry->sm_clock_mhz >= top_mhz) return reasons;
   const std::optional<device::Setting> planned = PlannedClock(gpu);
   const bool is_planned = planned && planned->upper < top_mhz;
   if (is_planned) reasons.push_back(SlowBy::kPlan);
   // At its requested clock, the GPU is slow only because of the plan.
-  const bool is_below = !is_planned || telemetry->sm_clock_mhz < planned->lower;
+  const bool is_below = !is_planned || *telemetry->sm_clock_mhz < planned->lower;
   const auto add = [&](ClockLimit limit, SlowBy reason) {
     if (is_below && telemetry->limits.Has(limit)) reasons.push_back(reason);
   };

@@ -11,6 +11,7 @@ namespace {
 
 using device::ClockLimit;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Returns a GPU with clocks of up to 1410 MHz. It runs at `mhz`, and a job has requested `set_mhz`.
 GpuReport BusyGpu(int mhz, std::optional<int> set_mhz, std::initializer_list<ClockLimit> limits) {
@@ -70,6 +71,29 @@ TEST(SlowReasons, AForeignLockIsNamed) {
   EXPECT_EQ(DescribeForeign(gpu.snapshot),
             "another program has locked the SM clock to about 900 MHz (the agent sets the clock of "
             "the job again)");
+}
+
+TEST(Metrics, AnUnknownValueIsAbsent) {
+  AgentReport report;
+  report.gpus = {BusyGpu(900, std::nullopt, {})};
+  device::Telemetry& telemetry = *report.gpus[0].snapshot.telemetry;
+  telemetry.counter = device::CounterState::kStandsStill;
+  telemetry.counter_falls = 3;
+  std::string text = FormatMetrics(report, "box");
+  for (const char* name : {"POWER_USAGE", "TOTAL_ENERGY", "GPU_TEMP", "MEM_CLOCK"}) {
+    EXPECT_THAT(text, Not(HasSubstr(name)));
+  }
+  const std::string labels = R"({gpu="0",UUID="GPU-a",pci_bus_id="",Hostname="box")";
+  EXPECT_THAT(text,
+              HasSubstr("perseus_gpu_energy_counter" + labels + ",state=\"stands_still\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("perseus_gpu_energy_counter" + labels + ",state=\"used\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("perseus_gpu_energy_counter_falls_total" + labels + "} 3\n"));
+  telemetry.power_w = 250;
+  telemetry.energy_j = 2;
+  text = FormatMetrics(report, "box");
+  EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_POWER_USAGE" + labels + "} 250\n"));
+  EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION" + labels + "} 2000\n"));
+  EXPECT_EQ(ListingOf(report).gpus[0].temperature_c, std::nullopt);
 }
 
 TEST(SlowReasons, MetricsHaveEachReason) {

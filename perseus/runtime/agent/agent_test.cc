@@ -54,6 +54,29 @@ TEST_F(AgentTest, LeasesGpusSetsTheirClocksAndRestoresThem) {
   }
 }
 
+TEST_F(AgentTest, LogsOnceThatAnEnergyCounterFails) {
+  Start();
+  const std::string line = "GPU-a: its energy counter falls: energy is integrated from power";
+  a_.SetCounter(device::CounterState::kUsed, 1);
+  EXPECT_TRUE(Eventually([&] { return CountLogged("GPU-a: its energy counter fell (") == 1; }));
+  a_.SetCounter(device::CounterState::kFalls, 2);
+  EXPECT_TRUE(Eventually([&] { return CountLogged(line) == 1; }));
+  b_.SetCounter(device::CounterState::kFalls, 1);
+  EXPECT_TRUE(Eventually([&] { return CountLogged("GPU-b: its energy counter falls") == 1; }));
+  EXPECT_EQ(CountLogged(line), 1);
+}
+
+// As after systemctl daemon-reload on the host of a container.
+TEST_F(AgentTest, LogsOneLineIfGpusCannotBeRead) {
+  Start();
+  for (FakeGpu* gpu : {&a_, &b_}) gpu->Break(device::DeviceErrorKind::kFailed, "NVML error 999");
+  EXPECT_TRUE(
+      Eventually([&] { return CountLogged("2 of 2 GPUs cannot be read: NVML error 999") == 1; }));
+  for (FakeGpu* gpu : {&a_, &b_}) gpu->Repair();
+  EXPECT_TRUE(Eventually([&] { return CountLogged("all GPUs can be read again") == 1; }));
+  EXPECT_EQ(CountLogged("cannot be read"), 1);
+}
+
 TEST_F(AgentTest, EachLeasedGpuHasTheSameShareOfTheLimitOnChanges) {
   StartWith([&](AgentOptions& options) { options.gpus.most_changes_per_s = 10; });
   Client first(socket());

@@ -218,10 +218,12 @@ Finding ExamineDevice(device::Device& device) {
     add(Level::kProblem, telemetry.error().Message(), "nvidia-smi");
     return finding;
   }
-  finding.detail += fmt::format(", {:.0f} W, {} C, {} MHz now", telemetry->power_w,
-                                telemetry->temperature_c, telemetry->sm_clock_mhz);
-  if (telemetry->is_energy_integrated) {
-    add(Level::kNote, "no energy counter: energy is integrated from power", "");
+  if (telemetry->power_w) finding.detail += fmt::format(", {:.0f} W", *telemetry->power_w);
+  if (telemetry->temperature_c) finding.detail += fmt::format(", {} C", *telemetry->temperature_c);
+  if (telemetry->sm_clock_mhz) finding.detail += fmt::format(", {} MHz", *telemetry->sm_clock_mhz);
+  finding.detail += " now";
+  if (const std::string energy = device::DescribeEnergy(*telemetry); !energy.empty()) {
+    add(Level::kNote, energy, "");
   }
   device::ClockLimits limits = telemetry->limits;
   limits.bits &= ~(static_cast<unsigned>(device::ClockLimit::kIdle) |
@@ -269,6 +271,9 @@ std::vector<Finding> ExamineNode(const DoctorScene& scene) {
 
 std::vector<Finding> ExamineDevices(const Result<device::DeviceList>& devices) {
   if (!devices) return {{Level::kProblem, "driver", devices.error().Message(), ""}};
+  std::vector<device::Device*> all;
+  for (const auto& device : devices->devices) all.push_back(device.get());
+  device::EndTrials(all, *devices->clock);
   std::vector<Finding> findings;
   for (const auto& device : devices->devices) findings.push_back(ExamineDevice(*device));
   for (const device::RefusedDevice& refused : devices->refused) {

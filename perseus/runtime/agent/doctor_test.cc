@@ -98,6 +98,14 @@ TEST_F(DoctorTest, DescribesAHealthyGpu) {
   EXPECT_THAT(finding.detail, HasSubstr("6 SM clocks from 900 to 1410 MHz"));
 }
 
+TEST_F(DoctorTest, SaysWhyAnEnergyCounterIsNotUsed) {
+  FakeGpu gpu("GPU-a");
+  gpu.SetCounter(device::CounterState::kOfModule, 0);
+  EXPECT_EQ(AboutGpu(gpu).level, Level::kNote);
+  EXPECT_THAT(AboutGpu(gpu).detail, HasSubstr("250 W, 50 C, 1410 MHz now; its energy counter is "
+                                              "that of a whole module (GPU, CPU and memory)"));
+}
+
 TEST_F(DoctorTest, AForeignLockIsAProblemIfTheDriverCannotReportIt) {
   FakeGpu gpu("GPU-a");
   gpu.Set(device::Control::kSmClock, device::Setting{1000, 1000});

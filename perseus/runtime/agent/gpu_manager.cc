@@ -79,9 +79,12 @@ struct GpuManager::Gpu {
   bool has_failed = false;  // Whether the current restore has failed.
   bool has_foreign_clock = false;
   std::uint64_t foreign_resets = 0;
+  std::string energy;
+  std::uint64_t counter_falls = 0;
 
   // Logs a failure once, if it still exists at a tick after the first retries. If another program
-  // sets the clock of the leased GPU, logs this once, and logs once when this ends.
+  // sets the clock of the leased GPU, logs this once, and logs once when this ends. Logs once if
+  // the energy counter cannot be used, and each of its falls.
   void Log(const std::string& uuid, const GpuSnapshot& snapshot, spdlog::logger& log) {
     if (snapshot.is_restoring && !snapshot.setting_trouble.empty() &&
         !std::exchange(has_failed, true)) {
@@ -96,12 +99,27 @@ struct GpuManager::Gpu {
                snapshot.is_serving ? "the lock of another program is gone"
                                    : "the lease has ended while another program locks the clock");
     }
+    if (snapshot.telemetry) LogEnergy(uuid, *snapshot.telemetry, log);
     const std::uint64_t resets = snapshot.counts.foreign_resets;
     if (resets == std::exchange(foreign_resets, resets)) return;
     log.warn(
         "{}: the SM clock of the job is not in force (another program unlocked it, or the driver "
         "did not perform the write); the agent sets it again",
         uuid);
+  }
+
+  void LogEnergy(const std::string& uuid, const device::Telemetry& telemetry, spdlog::logger& log) {
+    const std::uint64_t falls = telemetry.counter_falls;
+    if (falls != std::exchange(counter_falls, falls)) {
+      log.warn(
+          "{}: its energy counter fell (a reset of the GPU or its driver, or a fault); the "
+          "energy of this window is not counted",
+          uuid);
+    }
+    std::string now = device::DescribeEnergy(telemetry);
+    if (now == energy) return;
+    energy = std::move(now);
+    log.warn("{}: {}", uuid, energy);
   }
 };
 
@@ -482,13 +500,31 @@ void GpuManager::Tick() {
   const Nanoseconds now = Now();
   for (const auto& [lease, channel] : channels_) table_.Beat(lease, channel->heartbeat(), now);
   for (const Lease& lease : table_.Expire(now)) End(lease, LeaseEnd::kSilent);
+  std::vector<std::string> troubles;
   for (auto& [uuid, gpu] : gpus_) {
     const GpuSnapshot snapshot = gpu.worker->snapshot();
     gpu.Log(uuid, snapshot, log_);
     if (snapshot.is_over_limit) WarnOfLimit(uuid);
+    if (!snapshot.reading_trouble.empty()) troubles.push_back(snapshot.reading_trouble);
   }
+  LogTroubles(troubles);
   std::erase_if(restored_unsaved_,
                 [this](const auto& restored) { return Free(restored.first, restored.second); });
+}
+
+void GpuManager::LogTroubles(const std::vector<std::string>& troubles) {
+  const Nanoseconds now = Now();
+  if (troubles.empty()) {
+    if (has_logged_trouble_) log_.info("all GPUs can be read again");
+    trouble_since_.reset();
+    has_logged_trouble_ = false;
+    return;
+  }
+  if (!trouble_since_) trouble_since_ = now;
+  // A single reading that fails is no trouble.
+  const auto lasts = 3 * std::chrono::nanoseconds(setup_.periods.observe_free);
+  if (now < *trouble_since_ + lasts.count() || std::exchange(has_logged_trouble_, true)) return;
+  log_.warn("{} of {} GPUs cannot be read: {}", troubles.size(), gpus_.size(), troubles.front());
 }
 
 // ---- The rest ----

@@ -140,6 +140,8 @@ class GpuManager {
   void ShareOutChanges();
   // Warns once for each lease.
   void WarnOfLimit(const std::string& uuid);
+  // Logs one line if GPUs cannot be read for seconds, and one line when all of them can be read.
+  void LogTroubles(const std::vector<std::string>& troubles);
   // The changes per second that each leased GPU gets.
   double ShareOfChanges() const;
   Answer<void> SaveLease(const Acquiring& acquiring, const Lease& lease);
@@ -163,7 +165,9 @@ class GpuManager {
   // For GPUs that are restored, but whose new state could not be saved yet. Key: the UUID. Value:
   // the last lease of the GPU.
   std::map<std::string, std::string> restored_unsaved_;
-  std::vector<std::string> missing_;  // GPUs to restore that are missing.
+  std::vector<std::string> missing_;          // GPUs to restore that are missing.
+  std::optional<Nanoseconds> trouble_since_;  // Since when a GPU cannot be read.
+  bool has_logged_trouble_ = false;
   std::map<LeaseEnd, std::uint64_t> ended_;
   bool is_stopping_ = false;
   // Tells answers of workers that come late that this manager no longer exists.

@@ -496,7 +496,7 @@ GpuWorker::Judgement GpuWorker::Judge(const device::Telemetry& telemetry,
       if (*reading->setting == ours) return {Holder::kPerseus, {}};
       return {Holder::kOther,
               {.setting = reading->setting,
-               .sm_clock_mhz = telemetry.sm_clock_mhz,
+               .sm_clock_mhz = telemetry.sm_clock_mhz.value_or(0),
                .is_certain = true}};
     }
   }
@@ -505,7 +505,8 @@ GpuWorker::Judgement GpuWorker::Judge(const device::Telemetry& telemetry,
                                  ClockLimit::kPowerBrake, ClockLimit::kOther}) {
     if (telemetry.limits.Has(limit)) return {};
   }
-  const int mhz = telemetry.sm_clock_mhz;
+  if (!telemetry.sm_clock_mhz) return {};
+  const int mhz = *telemetry.sm_clock_mhz;
   if (mhz >= ours.lower - kNearMhz && mhz <= ours.upper + kNearMhz) return {Holder::kPerseus, {}};
   const bool is_above = mhz > ours.upper;
   if (telemetry.limits.Has(ClockLimit::kSetting)) {

@@ -25,6 +25,11 @@ class Families {
     metric.gauge.value = value;
     Of(name, help, MetricType::Gauge).metric.push_back(std::move(metric));
   }
+  // Adds nothing if the value is unknown.
+  template <typename Value>
+  void Gauge(const char* name, const char* help, Labels labels, const std::optional<Value>& value) {
+    if (value) Gauge(name, help, std::move(labels), static_cast<double>(*value));
+  }
   void Counter(const char* name, const char* help, Labels labels, std::uint64_t value) {
     ClientMetric metric;
     metric.label = std::move(labels);
@@ -83,9 +88,22 @@ void AddReadings(Families& families, const Labels& labels, const device::Telemet
                  telemetry.temperature_c);
   families.Gauge("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", labels, telemetry.power_w);
   // The energy is a gauge, because promtool requires _total at the end of a counter's name.
-  families.Gauge("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
-                 "Total energy consumption since boot (in mJ).", labels,
-                 telemetry.energy_j * kMillijoulesPerJoule);
+  if (telemetry.energy_j) {
+    families.Gauge("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+                   "Total energy consumption since boot (in mJ).", labels,
+                   *telemetry.energy_j * kMillijoulesPerJoule);
+  }
+  for (const device::CounterState state : device::kAllCounterStates) {
+    families.Gauge("perseus_gpu_energy_counter",
+                   "Whether the energy counter is used, or why not (then power is integrated).",
+                   With(labels, "state", NameOf(state).data()), telemetry.counter == state ? 1 : 0);
+  }
+  families.Counter("perseus_gpu_energy_counter_falls_total",
+                   "How often the energy counter fell: the energy of this window is not counted.",
+                   labels, telemetry.counter_falls);
+  families.Gauge("perseus_gpu_power_of_module",
+                 "Whether power and energy are those of a module with another GPU.", labels,
+                 telemetry.scope == device::PowerScope::kModule ? 1 : 0);
   for (const auto& [limit, name] : device::kHoldingDown) {
     families.Gauge("perseus_gpu_clock_limited",
                    "Whether the driver keeps the clock below the requested one, and why.",

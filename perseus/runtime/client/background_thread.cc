@@ -389,16 +389,31 @@ void BackgroundThread::MeasureEnergy(Nanoseconds now) {
     }
   } else {
     if (now < next_look_) return;
-    next_look_ = now + kQuietLookEvery;
     meter_.ReadState();
+    const bool is_on_trial = meter_.telemetry().counter == device::CounterState::kOnTrial;
+    next_look_ = now + (is_on_trial ? kQuietTurn : kQuietLookEvery);
   }
   if (const auto reached = meter_.ReachedClock()) recorder_.Add(*reached);
   if (meter_.info() == nullptr) return;
   if (meter_.trouble().empty()) {
     recorder_.SetState(meter_.telemetry());
+    WarnOfCounter();
   } else {
     core_.warnings.Once("energy", meter_.trouble() + "; energy is not measured meanwhile");
   }
+}
+
+void BackgroundThread::WarnOfCounter() {
+  const device::Telemetry& telemetry = meter_.telemetry();
+  if (telemetry.counter_falls > 0) {
+    core_.warnings.Once(
+        "energy-counter-fell",
+        gpu_ + ": its energy counter fell; the energy of this window is not counted");
+  }
+  // A GPU without a counter is no fault.
+  if (telemetry.counter == device::CounterState::kNone && telemetry.power_w) return;
+  const std::string why = device::DescribeEnergy(telemetry);
+  if (!why.empty()) core_.warnings.Once("energy-counter", fmt::format("{}: {}", gpu_, why));
 }
 
 void BackgroundThread::WriteSteps(Nanoseconds now) {

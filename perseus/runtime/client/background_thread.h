@@ -102,6 +102,7 @@ class BackgroundThread {
   void LookForAssignment(Nanoseconds now);
   void OfferTables();
   void MeasureEnergy(Nanoseconds now);
+  void WarnOfCounter();
   void WriteSteps(Nanoseconds now);
   void Write(const protocol::RankRecord& record);
   Result<void> WriteText(const std::string& text);

@@ -1,12 +1,9 @@
 #include "perseus/runtime/client/energy_meter.h"
 
 #include <algorithm>
-#include <cmath>
-#include <complex>
-#include <numbers>
 #include <utility>
 
-#include "perseus/base/statistics.h"
+#include "perseus/runtime/client/change_period.h"
 #include "perseus/runtime/client/driver_gate.h"
 
 namespace perseus::client {
@@ -38,70 +35,6 @@ constexpr Nanoseconds kSettlingTime = 20 * kMillisecond;
 constexpr Nanoseconds kLeastIntegratedPause = 40 * kMillisecond;
 constexpr Nanoseconds kMostIntegratedPause = 50 * kMillisecond;
 
-// The period and the last change, from the windows of changes. A least squares fit needs the number
-// of periods between two changes. Windows are up to a period wide, so a rounded quotient may be
-// wrong. But all middles together have the right period: it is the one with the largest peak of
-// their periodogram (Rayleigh's test), near the median of the times between two changes.
-ChangePredictor::Start StartFrom(const std::vector<EnergyReading>& changes) {
-  constexpr double kUniform = 12;  // The square of the width of a uniform error, by its variance.
-  constexpr double kLeastOfMedian = 0.7;
-  constexpr double kMostOfMedian = 1.4;
-  constexpr double kStepsPerPeak = 8;
-  const Nanoseconds last = changes.back().until;
-  const auto count = static_cast<double>(changes.size());
-  std::vector<double> middles_ns;  // Before `last`, ascending.
-  std::vector<double> between_ns;
-  double error_ns2 = 0;
-  for (const EnergyReading& change : changes) {
-    const auto width_ns = static_cast<double>(change.until - change.after);
-    error_ns2 += width_ns * width_ns / kUniform / count;
-    const double middle_ns = static_cast<double>(change.until - last) - width_ns / 2;
-    if (!middles_ns.empty()) between_ns.push_back(middle_ns - middles_ns.back());
-    middles_ns.push_back(middle_ns);
-  }
-  const double median_ns = Median(between_ns);
-  const double step = 1 / kStepsPerPeak / (middles_ns.back() - middles_ns.front());
-  std::complex<double> peak = 0;
-  double rate = 1 / median_ns;
-  for (double tried = 1 / (kMostOfMedian * median_ns); tried < 1 / (kLeastOfMedian * median_ns);
-       tried += step) {
-    std::complex<double> sum = 0;
-    for (const double middle_ns : middles_ns) {
-      sum += std::polar(1.0, 2 * std::numbers::pi * tried * middle_ns);
-    }
-    if (std::abs(sum) <= std::abs(peak)) continue;
-    peak = sum;
-    rate = tried;
-  }
-  // Regression of the middles on the numbers of their periods.
-  const double phase = std::arg(peak) / (2 * std::numbers::pi);
-  std::vector<double> numbers;
-  double mean_number = 0;
-  double mean_ns = 0;
-  for (const double middle_ns : middles_ns) {
-    numbers.push_back(std::round(middle_ns * rate - phase));
-    mean_number += numbers.back() / count;
-    mean_ns += middle_ns / count;
-  }
-  double squares = 0;
-  double products = 0;
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    squares += (numbers[i] - mean_number) * (numbers[i] - mean_number);
-    products += (numbers[i] - mean_number) * (middles_ns[i] - mean_ns);
-  }
-  ChangePredictor::Start start;
-  start.period_ns = squares > 0 ? products / squares : median_ns;
-  if (!(start.period_ns > 0)) start.period_ns = median_ns;
-  squares = std::max(squares, 1.0);
-  const double since_mean = numbers.back() - mean_number;
-  start.last_change = last + static_cast<Nanoseconds>(mean_ns + since_mean * start.period_ns);
-  start.last_change_error_ns =
-      std::sqrt(error_ns2 * (1 / count + since_mean * since_mean / squares));
-  start.period_error_ns = std::sqrt(error_ns2 / squares);
-  start.shared_ns2 = error_ns2 * since_mean / squares;
-  return start;
-}
-
 }  // namespace
 
 EnergyMeter::~EnergyMeter() {
@@ -110,15 +43,15 @@ EnergyMeter::~EnergyMeter() {
   device_.reset();
 }
 
-device::DeviceResult<double> EnergyMeter::ReadEnergy(Nanoseconds now) {
+device::DeviceResult<std::optional<double>> EnergyMeter::ReadEnergy(Nanoseconds now) {
   const InDriver in_driver;
-  // A device that integrates its power has to read everything in any case.
-  if (has_looked_ && now < next_state_ && !telemetry_.is_energy_integrated) {
-    return device_->ReadEnergy();
-  }
+  // Without a counter in use, the device has to read everything in any case.
+  if (telemetry_.energy_j && now < next_state_ && IsCounterUsed()) return device_->ReadEnergy();
   PERSEUS_ASSIGN_OR_RETURN(device::Telemetry read, device_->Read());
   next_state_ = now + kStateEvery;
-  const double energy_j = std::exchange(read.energy_j, telemetry_.energy_j);
+  // Instructions need the energy of this GPU alone.
+  if (read.scope != device::PowerScope::kGpu) read.power_w = read.energy_j = std::nullopt;
+  const std::optional<double> energy_j = std::exchange(read.energy_j, telemetry_.energy_j);
   telemetry_ = read;
   return energy_j;
 }
@@ -134,12 +67,13 @@ std::optional<EnergyMeter::Seen> EnergyMeter::LookNow() {
     return std::nullopt;
   }
   trouble_.clear();
-  seen.energy_j = *read;
+  const std::optional<double> before = std::exchange(telemetry_.energy_j, *read);
+  if (!*read) return std::nullopt;
+  seen.energy_j = **read;
   // The time of the first value is unknown.
-  seen.is_new = has_looked_ && *read != telemetry_.energy_j;
-  has_looked_ = true;
+  seen.is_new = before && seen.energy_j != *before;
+  seen.has_fallen = before && seen.energy_j < *before;
   last_look_ = seen.began;
-  telemetry_.energy_j = *read;
   return seen;
 }
 
@@ -152,18 +86,25 @@ void EnergyMeter::ReadState() {
 
 std::optional<EnergyReading> EnergyMeter::Look() {
   if (device_ == nullptr) return std::nullopt;
-  const bool has_looked = has_looked_;
+  const bool has_looked = telemetry_.energy_j.has_value();
   const auto seen = LookNow();
   if (!seen) {
     const Nanoseconds now = clock_.Now();
     BeginSearch(now);
-    due_ = now + Between(kIdlePause / 2, kIdlePause);
+    const bool is_unknown =
+        trouble_.empty() && telemetry_.counter != device::CounterState::kOnTrial;
+    due_ = now + (is_unknown ? kStateEvery : Between(kIdlePause / 2, kIdlePause));
     return std::nullopt;
   }
   const double earned = kEarnedPerSecond * ToSeconds(seen->began - seen->previous);
   if (has_looked) budget_ = std::min(budget_ + earned, kSearchLooks);
   budget_ = std::max(budget_ - 1, 0.0);
-  if (telemetry_.is_energy_integrated) {
+  if (seen->has_fallen) {  // Another count begins, perhaps that of another source.
+    next_state_ = 0;
+    BeginSearch(seen->ended);
+    return EnergyReading{seen->previous, seen->ended, seen->energy_j};
+  }
+  if (!IsCounterUsed()) {
     due_ = seen->began + Between(kLeastIntegratedPause, kMostIntegratedPause);
     if (!seen->is_new) return std::nullopt;
     return EnergyReading{seen->began, seen->ended, seen->energy_j};
@@ -221,7 +162,7 @@ std::optional<EnergyReading> EnergyMeter::Search(const Seen& seen) {
       BeginSearch(seen.began);
       search_looks_ = 1;
     } else {
-      changes_.push_back(*reading);
+      changes_.push_back({reading->after, reading->until});
     }
     last_change_ = seen.began;
   }
@@ -328,7 +269,7 @@ std::optional<ClockReading> EnergyMeter::ReachedClock() {
   const InDriver in_driver;
   const Nanoseconds at = clock_.Now();
   const auto mhz = device_->ReadSmClock();
-  if (!mhz || *mhz <= 0) return std::nullopt;
+  if (!mhz) return std::nullopt;
   return ClockReading{at, *mhz};
 }
 

@@ -18,8 +18,14 @@
 //     period later sees the new value, so that the next pair can tell its own change from this
 //     one.) After kMostMisses pairs without a change between the looks, the search begins again.
 //     (If the counter changes faster than every 10 ms, each pair sees a new value at any place.)
-//   - A GPU without a counter. The device integrates its power at each read, so a value belongs to
-//     the time of its read. Pairs would add nothing, so looks are single, 40 to 50 ms apart.
+//   - A GPU without a counter that can be used (device/energy_account.h). The device integrates its
+//     power at each read, so a value belongs to the time of its read. Pairs would add nothing, so
+//     looks are single, 40 to 50 ms apart.
+//   - A counter on trial gets looks 50 to 100 ms apart. A GPU whose energy is unknown gets one a
+//     second. Nothing is recorded.
+// If a value is smaller than the one before, it is recorded, and the search begins again: readers
+// of the record take it for the beginning of another count.
+//
 // A budget of kMostLooksPerSecond holds for all of this: the first search may take kSearchLooks,
 // and the budget grows with time. Without a budget, a search goes on with the looks that the budget
 // allows. If the counter does not change for seconds, looks are 0.1 s apart.
@@ -53,6 +59,7 @@
 #include "perseus/base/clock.h"
 #include "perseus/base/random.h"
 #include "perseus/base/units.h"
+#include "perseus/runtime/client/change_period.h"
 #include "perseus/runtime/client/change_predictor.h"
 #include "perseus/runtime/device/device.h"
 
@@ -91,14 +98,15 @@ class EnergyMeter {
   // When the next look is due while steps are recorded.
   Nanoseconds due() const { return device_ != nullptr ? due_ : Clock::kNever; }
   // Reads the counter, and plans the next look. Returns the new value if it is known when the
-  // counter took it. Returns nullopt if not, or if the driver reports no value.
+  // counter took it. Returns nullopt if not, or if the energy is unknown.
   std::optional<EnergyReading> Look();
   // Reads everything while no steps are recorded. The next Look() begins a search.
   void ReadState();
   // Returns the clock now, if the power limit held it down when everything was read last. Returns
   // nullopt otherwise, or if the clock cannot be read.
   std::optional<ClockReading> ReachedClock();
-  // The latest read of everything that succeeded, with the energy of the latest look.
+  // The latest read of everything that succeeded, with the energy of the latest look. Power and
+  // energy are absent if they are not those of this GPU alone.
   const device::Telemetry& telemetry() const { return telemetry_; }
   // Why the last look failed. Empty if it succeeded.
   const std::string& trouble() const { return trouble_; }
@@ -108,11 +116,13 @@ class EnergyMeter {
     Nanoseconds previous = 0;  // When the look before this one began.
     Nanoseconds began = 0;
     Nanoseconds ended = 0;
-    bool is_new = false;  // The value differs from that of the look before.
+    bool is_new = false;      // The value differs from that of the look before.
+    bool has_fallen = false;  // The value is smaller than that of the look before.
     double energy_j = 0;
   };
 
-  device::DeviceResult<double> ReadEnergy(Nanoseconds now);
+  bool IsCounterUsed() const { return telemetry_.counter == device::CounterState::kUsed; }
+  device::DeviceResult<std::optional<double>> ReadEnergy(Nanoseconds now);
   std::optional<Seen> LookNow();
   void NoteTimes(const Seen& seen);
   void BeginSearch(Nanoseconds now);
@@ -131,7 +141,6 @@ class EnergyMeter {
   std::unique_ptr<device::Device> device_;
   Clock& clock_;
   SplitMix64 random_;
-  bool has_looked_ = false;
   Nanoseconds last_look_ = 0;  // When the last look began.
   Nanoseconds next_state_ = 0;
   device::Telemetry telemetry_;
@@ -147,7 +156,7 @@ class EnergyMeter {
   Nanoseconds search_began_ = 0;
   Nanoseconds last_change_ = 0;
   int search_looks_ = 0;
-  std::vector<EnergyReading> changes_;
+  std::vector<ChangeWindow> changes_;
 
   // Pairs of looks.
   std::optional<Seen> first_;  // The first look of the pair whose second look is due.

@@ -23,7 +23,8 @@ struct Counter {
   std::function<double(Nanoseconds)> changes_until;
   // The length of the next read.
   std::function<Nanoseconds()> read_length = [] { return Nanoseconds{0}; };
-  bool is_integrated = false;
+  device::CounterState state = device::CounterState::kUsed;
+  device::PowerScope scope = device::PowerScope::kGpu;
   bool is_at_power_limit = false;
   bool is_broken = false;
   int reads_of_all = 0;
@@ -36,17 +37,18 @@ class CounterDevice final : public device::Device {
 
   const device::DeviceInfo& info() const override { return info_; }
   device::DeviceResult<device::Telemetry> Read() override {
-    PERSEUS_ASSIGN_OR_RETURN(const double energy_j, ReadEnergy());
     device::Telemetry telemetry;
-    telemetry.energy_j = energy_j;
+    PERSEUS_ASSIGN_OR_RETURN(telemetry.energy_j, ReadEnergy());
+    telemetry.power_w = 300;
     telemetry.temperature_c = 50 + counter_.reads_of_all++;
     telemetry.sm_clock_mhz = 1290;
-    telemetry.is_energy_integrated = counter_.is_integrated;
+    telemetry.counter = counter_.state;
+    telemetry.scope = counter_.scope;
     if (counter_.is_at_power_limit) telemetry.limits.Add(device::ClockLimit::kPowerCap);
     return telemetry;
   }
   // Takes the value in the middle of the read.
-  device::DeviceResult<double> ReadEnergy() override {
+  device::DeviceResult<std::optional<double>> ReadEnergy() override {
     counter_.reads.push_back(counter_.clock.Now());
     if (counter_.is_broken) {
       return DeviceFail(device::DeviceErrorKind::kFailed, "the counter is broken");
@@ -55,6 +57,7 @@ class CounterDevice final : public device::Device {
     counter_.clock.Advance(length / 2);
     const double energy_j = counter_.changes_until(counter_.clock.Now());
     counter_.clock.Advance(length - length / 2);
+    if (counter_.state == device::CounterState::kOnTrial) return std::nullopt;
     return energy_j;
   }
   device::DeviceResult<device::SettingReading> ReadSetting(device::Control) override {
@@ -108,7 +111,7 @@ class EnergyMeterTest : public testing::Test {
   // The counter had another value at the begin of the window, and this one at its end.
   void ExpectTrue(const std::vector<EnergyReading>& readings) {
     for (const EnergyReading& reading : readings) {
-      EXPECT_LT(counter_.changes_until(reading.after), reading.energy_j);
+      EXPECT_NE(counter_.changes_until(reading.after), reading.energy_j);
       EXPECT_GE(counter_.changes_until(reading.until), reading.energy_j);
     }
   }
@@ -331,7 +334,7 @@ TEST_F(EnergyMeterTest, AllowsForAGridOfTime) {
 }
 
 TEST_F(EnergyMeterTest, IntegratedEnergyBelongsToTheTimeOfItsRead) {
-  counter_.is_integrated = true;
+  counter_.state = device::CounterState::kNone;
   counter_.changes_until = [](Nanoseconds now) { return 300 * ToSeconds(now); };
   counter_.read_length = [] { return 30 * kMicrosecond; };
   EnergyMeter meter = Meter();
@@ -343,6 +346,65 @@ TEST_F(EnergyMeterTest, IntegratedEnergyBelongsToTheTimeOfItsRead) {
   for (const EnergyReading& reading : readings) {
     EXPECT_EQ(reading.until - reading.after, 30 * kMicrosecond);
   }
+}
+
+TEST_F(EnergyMeterTest, RecordsNothingWhileTheCounterIsOnTrial) {
+  counter_.changes_until = Periodic(100 * kMillisecond, Now());
+  counter_.state = device::CounterState::kOnTrial;
+  EnergyMeter meter = Meter();
+  const Nanoseconds from = Now();
+  EXPECT_TRUE(Run(meter, 5 * kSecond).empty());
+  EXPECT_GE(LooksPerSecond(from), 10) << "the trial needs readings";
+  EXPECT_LE(LooksPerSecond(from), EnergyMeter::kMostLooksPerSecond);
+  EXPECT_EQ(meter.telemetry().power_w, 300);
+  EXPECT_TRUE(meter.trouble().empty());
+  counter_.state = device::CounterState::kUsed;
+  EXPECT_GE(Run(meter, 3 * kSecond).size(), 15U);
+}
+
+// Readers of the record take a smaller value for the beginning of another count.
+TEST_F(EnergyMeterTest, AFallIsRecordedAndTheSearchBeginsAgain) {
+  const Nanoseconds falls = Now() + 5 * kSecond + 20 * kMillisecond;
+  counter_.changes_until = [before = Periodic(100 * kMillisecond, Now()),
+                            after = Periodic(100 * kMillisecond, falls), falls](Nanoseconds now) {
+    return now < falls ? before(now) : after(now);
+  };
+  EnergyMeter meter = Meter();
+  Run(meter, 5 * kSecond);
+  const auto readings = Run(meter, 5 * kSecond);
+  ASSERT_FALSE(readings.empty());
+  const auto fall = std::ranges::find_if(
+      readings, [&](const EnergyReading& reading) { return reading.energy_j <= 2; });
+  ASSERT_NE(fall, readings.end());
+  EXPECT_LE(fall->after, falls);
+  EXPECT_GE(fall->until, falls);
+  EXPECT_GE(readings.end() - fall, 25);
+}
+
+// A counter that fails gives way to integrated power, which begins at 0.
+TEST_F(EnergyMeterTest, AChangeOfTheSourceIsRecordedAsAFall) {
+  counter_.changes_until = Periodic(100 * kMillisecond, Now());
+  EnergyMeter meter = Meter();
+  Run(meter, 5 * kSecond);
+  const Nanoseconds fails = Now();
+  counter_.changes_until = [fails](Nanoseconds now) { return 300 * ToSeconds(now - fails); };
+  counter_.state = device::CounterState::kStandsStill;
+  counter_.read_length = [] { return 30 * kMicrosecond; };
+  const auto readings = Run(meter, 2 * kSecond);
+  ASSERT_GE(readings.size(), 30U);
+  EXPECT_LT(readings.front().energy_j, 45);
+  for (std::size_t i = 1; i < readings.size(); ++i) {
+    EXPECT_EQ(readings[i].until - readings[i].after, 30 * kMicrosecond) << "the time of its read";
+  }
+}
+
+TEST_F(EnergyMeterTest, TheEnergyOfAModuleIsNotThatOfTheGpu) {
+  counter_.changes_until = Periodic(100 * kMillisecond, Now());
+  counter_.scope = device::PowerScope::kModule;
+  EnergyMeter meter = Meter();
+  EXPECT_TRUE(Run(meter, 5 * kSecond).empty());
+  EXPECT_FALSE(meter.telemetry().power_w);
+  EXPECT_FALSE(meter.telemetry().energy_j);
 }
 
 TEST_F(EnergyMeterTest, ReadsTheClockOnlyAtThePowerLimit) {
@@ -367,7 +429,8 @@ TEST_F(EnergyMeterTest, AsksForAllElseOnceASecond) {
   Run(meter, 10 * kSecond + 500 * kMillisecond);
   EXPECT_EQ(counter_.reads_of_all, 11);
   EXPECT_EQ(meter.telemetry().temperature_c, 60);
-  EXPECT_DOUBLE_EQ(meter.telemetry().energy_j, counter_.changes_until(counter_.reads.back()));
+  EXPECT_DOUBLE_EQ(meter.telemetry().energy_j.value(),
+                   counter_.changes_until(counter_.reads.back()));
 }
 
 TEST_F(EnergyMeterTest, WithoutAStepItOnlyReadsTheState) {

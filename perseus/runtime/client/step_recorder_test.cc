@@ -209,6 +209,18 @@ TEST_F(StepRecorderTest, TellsThePowerLimitFromOtherCauses) {
   EXPECT_THAT(causes(), ElementsAre("power", "power_brake"));
 }
 
+TEST_F(StepRecorderTest, WhatTheDriverDoesNotReportIsAbsent) {
+  Begin(1000);
+  End(2000);
+  device::Telemetry telemetry;
+  telemetry.power_w = 250;
+  recorder_.SetState(telemetry);
+  const auto steps = recorder_.TakeFinished(kLater, NoStream);
+  ASSERT_THAT(steps, SizeIs(1));
+  EXPECT_EQ(steps[0].power_w, 250);
+  EXPECT_EQ(steps[0].temperature_c, std::nullopt);
+}
+
 TEST_F(StepRecorderTest, ReadingsOfTheClockBelongToTheStepInWhichTheyWereTaken) {
   Begin(1000);
   End(2000);

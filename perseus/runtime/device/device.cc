@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace perseus::device {
@@ -76,14 +77,80 @@ DeviceResult<int> PowerLimitToSet(const DeviceInfo& info, const std::optional<Se
                     setting->upper, info.least_power_limit_mw, info.most_power_limit_mw);
 }
 
-DeviceResult<double> Device::ReadEnergy() {
+std::string_view NameOf(CounterState state) {
+  switch (state) {
+    case CounterState::kUsed:
+      return "used";
+    case CounterState::kOnTrial:
+      return "on_trial";
+    case CounterState::kNone:
+      return "none";
+    case CounterState::kOfModule:
+      return "of_module";
+    case CounterState::kDisagrees:
+      return "disagrees";
+    case CounterState::kStandsStill:
+      return "stands_still";
+    case CounterState::kFalls:
+      return "falls";
+  }
+  return "unknown";
+}
+
+std::string DescribeEnergy(const Telemetry& telemetry) {
+  if (telemetry.scope == PowerScope::kModule) {
+    return "its power and energy are those of its module, which has another GPU too: no plan can "
+           "use them";
+  }
+  const auto counter = [&]() -> std::string_view {
+    switch (telemetry.counter) {
+      case CounterState::kUsed:
+      case CounterState::kOnTrial:
+        return "";
+      case CounterState::kNone:
+        return "no energy counter";
+      case CounterState::kOfModule:
+        return "its energy counter is that of a whole module (GPU, CPU and memory)";
+      case CounterState::kDisagrees:
+        return "its energy counter does not agree with its power";
+      case CounterState::kStandsStill:
+        return "its energy counter stands still";
+      case CounterState::kFalls:
+        return "its energy counter falls";
+    }
+    return "";
+  }();
+  if (counter.empty()) return {};
+  return fmt::format("{}: {}", counter,
+                     telemetry.power_w
+                         ? "energy is integrated from power"
+                         : "its energy is unknown, because the driver does not report its power");
+}
+
+DeviceResult<std::optional<double>> Device::ReadEnergy() {
   PERSEUS_ASSIGN_OR_RETURN(const Telemetry telemetry, Read());
   return telemetry.energy_j;
 }
 
+void EndTrials(const std::vector<Device*>& devices, Clock& clock) {
+  constexpr Nanoseconds kBetweenReadings = 200 * kMillisecond;
+  constexpr Nanoseconds kLongest = 4 * kSecond;
+  const auto is_on_trial = [](Device* device) {
+    const auto telemetry = device->Read();
+    return telemetry && telemetry->counter == CounterState::kOnTrial;
+  };
+  const Nanoseconds end = clock.Now() + kLongest;
+  // Each GPU has to be read each time.
+  while (std::ranges::count_if(devices, is_on_trial) > 0 && clock.Now() < end) {
+    clock.WaitUntil(clock.Now() + kBetweenReadings);
+  }
+}
+
 DeviceResult<int> Device::ReadSmClock() {
   PERSEUS_ASSIGN_OR_RETURN(const Telemetry telemetry, Read());
-  return telemetry.sm_clock_mhz;
+  if (telemetry.sm_clock_mhz) return *telemetry.sm_clock_mhz;
+  return DeviceFail(DeviceErrorKind::kNotSupported, "{}: the driver does not report the SM clock",
+                    info().uuid);
 }
 
 }  // namespace perseus::device

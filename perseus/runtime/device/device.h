@@ -18,6 +18,7 @@
 
 #include <fmt/core.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -137,19 +138,48 @@ bool IsHeldDown(ClockLimits limits);
 // of the time: it runs as fast as it can.
 bool IsAtPowerLimit(ClockLimits limits);
 
+// What is known about the energy counter of a GPU (energy_account.h).
+enum class CounterState {
+  kUsed,
+  kOnTrial,   // It is still compared with the power.
+  kNone,      // In this and all further states, the energy is integrated from power readings.
+  kOfModule,  // It counts other parts of the module too: CPU and memory.
+  kDisagrees,
+  kStandsStill,
+  kFalls,
+};
+// The name in metrics, such as "stands_still".
+std::string_view NameOf(CounterState state);
+inline constexpr CounterState kAllCounterStates[] = {
+    CounterState::kUsed,     CounterState::kOnTrial,   CounterState::kNone,
+    CounterState::kOfModule, CounterState::kDisagrees, CounterState::kStandsStill,
+    CounterState::kFalls};
+
+// What a reading of power or energy covers.
+enum class PowerScope {
+  kGpu,
+  kModule,  // Also another GPU of the same module: the first die of an MI250X reports both dies.
+};
+
+// A value that the driver does not report is absent.
 struct Telemetry {
   Nanoseconds at = 0;  // The time on the device's clock (steady; virtual time for virtual GPUs).
-  double power_w = 0;
-  // The energy since a fixed moment. Only differences have a meaning.
-  double energy_j = 0;
-  // True: the GPU has no energy counter, so energy_j is integrated from power readings. Frequent
-  // reads make energy_j more exact.
-  bool is_energy_integrated = false;
-  int temperature_c = 0;
-  int sm_clock_mhz = 0;
-  int memory_clock_mhz = 0;
+  std::optional<double> power_w;
+  // The energy since a fixed moment. Only differences have a meaning. A value that is smaller than
+  // the one before, in most cases 0, begins a new count, and the energy between the two is unknown.
+  // Integrated energy is more exact if it is read often.
+  std::optional<double> energy_j;
+  CounterState counter = CounterState::kUsed;
+  std::uint64_t counter_falls = 0;      // How often the counter fell, since the device was opened.
+  PowerScope scope = PowerScope::kGpu;  // That of power_w and energy_j.
+  std::optional<int> temperature_c;
+  std::optional<int> sm_clock_mhz;
+  std::optional<int> memory_clock_mhz;
   ClockLimits limits;
 };
+// Why the energy is not simply that of a counter of this GPU, as "its energy counter stands still:
+// energy is integrated from its power". Empty if it is, and while the counter is on trial.
+std::string DescribeEnergy(const Telemetry& telemetry);
 
 enum class EffectState {
   kInEffect,  // A reading confirms the setting.
@@ -161,7 +191,7 @@ enum class EffectState {
 };
 struct Effect {
   EffectState state = EffectState::kPending;
-  int sm_clock_mhz = 0;
+  std::optional<int> sm_clock_mhz;
   ClockLimits limits;
 };
 
@@ -209,8 +239,9 @@ class Device {
 
   virtual DeviceResult<Telemetry> Read() = 0;
   // Reads only the energy_j of Read(). This is cheaper than Read(), for many calls per second.
-  virtual DeviceResult<double> ReadEnergy();
-  // Reads only the sm_clock_mhz of Read(), for about a hundred calls per second.
+  virtual DeviceResult<std::optional<double>> ReadEnergy();
+  // Reads only the sm_clock_mhz of Read(), for about a hundred calls per second. Fails
+  // (kNotSupported) if the driver does not report it.
   virtual DeviceResult<int> ReadSmClock();
   virtual DeviceResult<SettingReading> ReadSetting(Control control) = 0;
 
@@ -229,6 +260,9 @@ struct RefusedDevice {
   std::string uuid = {};        // Empty if it is unknown. "MIG-…": a part of a GPU.
   std::string pci_bus_id = {};  // The address of a whole GPU. Empty if it is unknown.
 };
+
+// Reads the GPUs until none of their energy counters is on trial, for at most 4 s.
+void EndTrials(const std::vector<Device*>& devices, Clock& clock);
 
 // The steady clock of a driver's GPUs. Tests pass their own.
 using DeviceClock = std::function<Nanoseconds()>;

@@ -16,7 +16,7 @@
 
 #include "perseus/base/mutex.h"
 #include "perseus/runtime/device/device.h"
-#include "perseus/runtime/device/energy_integrator.h"
+#include "perseus/runtime/device/energy_account.h"
 #include "perseus/runtime/device/nvml_library.h"
 #include "perseus/runtime/device/open_devices.h"
 
@@ -35,8 +35,9 @@ std::string_view Remedy(DeviceErrorKind kind, int code) {
       return code == nvml::kGpuIsLost || code == nvml::kResetRequired
                  ? "reset it with nvidia-smi --gpu-reset, or reboot; see dmesg for the Xid"
                  : "it is looked for again at the next call";
-    case DeviceErrorKind::kInvalid:
     case DeviceErrorKind::kFailed:
+      return code == nvml::kUnknown ? RemedyOfUnknownError() : "";
+    case DeviceErrorKind::kInvalid:
       return "";
   }
   return "";
@@ -109,15 +110,23 @@ class NvmlDevice final : public Device {
     Telemetry telemetry;
     telemetry.at = library_->Now();
     unsigned milliwatts = 0;
-    PERSEUS_RETURN_IF_ERROR(
-        Call(session, NvmlUse::kRead, "read the power", nvml.GetPowerUsage, &milliwatts));
-    telemetry.power_w = milliwatts / kMilliwattsPerWatt;
-    PERSEUS_ASSIGN_OR_RETURN(telemetry.energy_j, EnergyOf(session, telemetry));
+    PERSEUS_ASSIGN_OR_RETURN(const bool has_power,
+                             IfSupported(Call(session, NvmlUse::kRead, "read the power",
+                                              nvml.GetPowerUsage, &milliwatts)));
+    if (has_power) telemetry.power_w = milliwatts / kMilliwattsPerWatt;
+    PERSEUS_ASSIGN_OR_RETURN(EnergyAccount::Reading reading, ReadCounter(session));
+    reading.power_w = telemetry.power_w;
+    {
+      const MutexLock lock(mutex_);
+      energy_.Add(reading);
+      energy_.Fill(telemetry);
+    }
     unsigned celsius = 0;
-    PERSEUS_RETURN_IF_ERROR(
+    PERSEUS_ASSIGN_OR_RETURN(
+        const bool has_temperature,
         IfSupported(Call(session, NvmlUse::kRead, "read the temperature", nvml.GetTemperature,
                          nvml::kTemperatureGpu, &celsius)));
-    telemetry.temperature_c = static_cast<int>(celsius);
+    if (has_temperature) telemetry.temperature_c = static_cast<int>(celsius);
     PERSEUS_ASSIGN_OR_RETURN(const Clocks clocks, ReadClocks(session));
     telemetry.sm_clock_mhz = clocks.sm_mhz;
     telemetry.memory_clock_mhz = clocks.memory_mhz;
@@ -125,11 +134,13 @@ class NvmlDevice final : public Device {
     return telemetry;
   }
 
-  DeviceResult<double> ReadEnergy() override {
-    {
+  DeviceResult<std::optional<double>> ReadEnergy() override {
+    if (IsCounterUsed()) {
       PERSEUS_ASSIGN_OR_RETURN(const Session session, Begin());
-      DeviceResult<double> energy = ReadCounter(session);
-      if (energy || energy.error().kind != DeviceErrorKind::kNotSupported) return energy;
+      PERSEUS_ASSIGN_OR_RETURN(const EnergyAccount::Reading reading, ReadCounter(session));
+      const MutexLock lock(mutex_);
+      energy_.Add(reading);
+      if (energy_.state() == CounterState::kUsed) return energy_.energy_j();
     }
     return Device::ReadEnergy();
   }
@@ -150,9 +161,10 @@ class NvmlDevice final : public Device {
     }
     PERSEUS_ASSIGN_OR_RETURN(const Clocks clocks, ReadClocks(session));
     const bool is_sm = control == Control::kSmClock;
-    std::string hint =
-        LockHint(NameOf(control), is_sm ? clocks.sm_mhz : clocks.memory_mhz, clocks.limits,
-                 is_sm ? info_.sm_clocks_mhz : info_.memory_clocks_mhz);
+    const std::optional<int> mhz = is_sm ? clocks.sm_mhz : clocks.memory_mhz;
+    std::string hint = mhz ? LockHint(NameOf(control), *mhz, clocks.limits,
+                                      is_sm ? info_.sm_clocks_mhz : info_.memory_clocks_mhz)
+                           : "";
     // The driver's reason is not for a specific clock. So the reason applies to this clock only if
     // the clock is below its highest value. LockHint checks this condition.
     const bool is_certain = !hint.empty() && clocks.limits.Has(ClockLimit::kSetting);
@@ -183,8 +195,10 @@ class NvmlDevice final : public Device {
     if (control == Control::kSmClock) {
       effect.state = ClockEffect(clocks.sm_mhz, clocks.limits, setting, info_.sm_clocks_mhz);
     } else if (control == Control::kMemoryClock) {
-      effect.state =
-          ClockEffect(clocks.memory_mhz, clocks.limits, setting, info_.memory_clocks_mhz);
+      if (clocks.memory_mhz) {
+        effect.state =
+            ClockEffect(*clocks.memory_mhz, clocks.limits, setting, info_.memory_clocks_mhz);
+      }
     } else {
       PERSEUS_ASSIGN_OR_RETURN(const int limit, ReadPowerLimit(session));
       const int wanted = setting ? setting->upper : info_.default_power_limit_mw;
@@ -201,7 +215,7 @@ class NvmlDevice final : public Device {
   };
   struct Clocks {
     int sm_mhz = 0;
-    int memory_mhz = 0;
+    std::optional<int> memory_mhz;
     ClockLimits limits;
   };
   DeviceResult<Session> Begin() {
@@ -235,32 +249,36 @@ class NvmlDevice final : public Device {
     const nvml::Functions& nvml = session.visit.nvml();
     PERSEUS_ASSIGN_OR_RETURN(const unsigned sm, ReadSmClock(session));
     unsigned memory = 0;
-    PERSEUS_RETURN_IF_ERROR(IfSupported(Call(session, NvmlUse::kRead, "read the memory clock",
-                                             nvml.GetClockInfo, nvml::kClockMemory, &memory)));
+    PERSEUS_ASSIGN_OR_RETURN(const bool has_memory,
+                             IfSupported(Call(session, NvmlUse::kRead, "read the memory clock",
+                                              nvml.GetClockInfo, nvml::kClockMemory, &memory)));
     unsigned long long reasons = 0;
     PERSEUS_RETURN_IF_ERROR(IfSupported(Call(session, NvmlUse::kRead, "read what limits the clocks",
                                              nvml.GetCurrentClocksEventReasons, &reasons)));
     return Clocks{.sm_mhz = static_cast<int>(sm),
-                  .memory_mhz = static_cast<int>(memory),
+                  .memory_mhz = has_memory ? std::optional(static_cast<int>(memory)) : std::nullopt,
                   .limits = LimitsOf(reasons)};
   }
 
-  DeviceResult<double> ReadCounter(const Session& session) {
-    unsigned long long millijoules = 0;
-    PERSEUS_RETURN_IF_ERROR(Call(session, NvmlUse::kRead, "read the energy counter",
-                                 session.visit.nvml().GetTotalEnergyConsumption, &millijoules));
+  bool IsCounterUsed() {
     const MutexLock lock(mutex_);
-    return counter_.Add(static_cast<double>(millijoules) / kMillijoulesPerJoule,
-                        session.visit.generation());
+    return energy_.state() == CounterState::kUsed;
   }
 
-  DeviceResult<double> EnergyOf(const Session& session, Telemetry& telemetry) {
-    DeviceResult<double> energy = ReadCounter(session);
-    if (energy || energy.error().kind != DeviceErrorKind::kNotSupported) return energy;
-    telemetry.is_energy_integrated = true;
-    const MutexLock lock(mutex_);
-    integrator_.Add(telemetry.at, telemetry.power_w);
-    return integrator_.energy_j();
+  // Without the power.
+  DeviceResult<EnergyAccount::Reading> ReadCounter(const Session& session) {
+    unsigned long long millijoules = 0;
+    EnergyAccount::Reading reading;
+    reading.began = library_->Now();
+    PERSEUS_ASSIGN_OR_RETURN(
+        const bool has_counter,
+        IfSupported(Call(session, NvmlUse::kRead, "read the energy counter",
+                         session.visit.nvml().GetTotalEnergyConsumption, &millijoules)));
+    reading.ended = library_->Now();
+    if (has_counter) {
+      reading.counter_j = static_cast<double>(millijoules) / kMillijoulesPerJoule;
+    }
+    return reading;
   }
 
   DeviceResult<int> ReadPowerLimit(const Session& session) {
@@ -341,8 +359,7 @@ class NvmlDevice final : public Device {
   Mutex mutex_;  // Never held during a call of the driver.
   nvml::Handle handle_ PERSEUS_GUARDED_BY(mutex_);
   std::uint64_t handle_generation_ PERSEUS_GUARDED_BY(mutex_);
-  EnergyIntegrator integrator_ PERSEUS_GUARDED_BY(mutex_);
-  EnergyCounter counter_ PERSEUS_GUARDED_BY(mutex_);
+  EnergyAccount energy_ PERSEUS_GUARDED_BY(mutex_);
 };
 
 // Returns the text that `function` writes into a buffer, or an empty text if the function fails.
@@ -483,9 +500,8 @@ Result<std::vector<UsableGpu>> FindUsable(const NvmlLibrary& library, const nvml
                                           std::vector<RefusedDevice>& refused) {
   unsigned count = 0;
   if (const int code = nvml.GetCount(&count); code != nvml::kSuccess) {
-    return FailAs(ErrorKind::kSystem,
-                  "NVML cannot count the GPUs: {} (see whether nvidia-smi works)",
-                  library.Describe(code));
+    return FailAs(ErrorKind::kSystem, "NVML cannot count the GPUs: {} ({})", library.Describe(code),
+                  code == nvml::kUnknown ? RemedyOfUnknownError() : "see whether nvidia-smi works");
   }
   std::vector<UsableGpu> usable;
   for (unsigned i = 0; i < count; ++i) {

@@ -107,9 +107,8 @@ TEST(NvmlDevice, TelemetryHasItsUnits) {
   fake.node.Cap(0, 1305, 0x40 | 0x8);
   const Telemetry telemetry = ValueOf(list.devices[0]->Read());
   EXPECT_EQ(telemetry.at, 100 * kSecond);
-  EXPECT_DOUBLE_EQ(telemetry.power_w, 123.456);
-  EXPECT_DOUBLE_EQ(telemetry.energy_j, 7.5);
-  EXPECT_FALSE(telemetry.is_energy_integrated);
+  EXPECT_DOUBLE_EQ(telemetry.power_w.value(), 123.456);
+  EXPECT_FALSE(telemetry.energy_j) << "the counter is on trial";
   EXPECT_EQ(telemetry.temperature_c, 61);
   EXPECT_EQ(telemetry.sm_clock_mhz, 1305);
   EXPECT_EQ(telemetry.memory_clock_mhz, 1215);
@@ -119,11 +118,54 @@ TEST(NvmlDevice, TelemetryHasItsUnits) {
 }
 
 TEST_F(NvmlDeviceTest, ReadingEnergyCallsNothingElse) {
-  fake_.node.AddEnergy(0, 7'500);
+  fake_.Run(device_, 100);
+  EXPECT_EQ(device_.Read()->counter, CounterState::kUsed);
   fake_.node.Fail(0, Function::kGetPower, fake_nvml::kNoPermission, 1);
-  EXPECT_DOUBLE_EQ(ValueOf(device_.ReadEnergy()), 7.5);
+  EXPECT_DOUBLE_EQ(ValueOf(device_.ReadEnergy()).value(), 300);
   EXPECT_FALSE(device_.Read());
-  EXPECT_DOUBLE_EQ(device_.Read()->energy_j, 7.5);
+  EXPECT_DOUBLE_EQ(device_.Read()->energy_j.value(), 300);
+}
+
+// A GH200: the power is that of the GPU, and the counter adds the CPU and its memory.
+TEST_F(NvmlDeviceTest, ACounterOfAModuleIsReplacedByThePowerOfTheGpu) {
+  fake_.node.SetPower(0, 310'000);
+  fake_.Run(device_, 500);
+  const Telemetry begin = ValueOf(device_.Read());
+  EXPECT_EQ(begin.counter, CounterState::kOfModule);
+  EXPECT_EQ(DescribeEnergy(begin),
+            "its energy counter is that of a whole module (GPU, CPU and memory): energy is "
+            "integrated from power");
+  fake_.Run(device_, 500, 10 * kSecond);
+  EXPECT_NEAR(ValueOf(device_.ReadEnergy()).value() - begin.energy_j.value(), 3100, 1);
+}
+
+TEST_F(NvmlDeviceTest, ACounterThatFailsIsReplacedAndTheWindowIsLost) {
+  fake_.Run(device_, 100);
+  EXPECT_DOUBLE_EQ(ValueOf(device_.ReadEnergy()).value(), 300);
+  fake_.node.ResetEnergy(0);
+  fake_.node.AddEnergy(0, 5'000);
+  EXPECT_EQ(ValueOf(device_.ReadEnergy()).value(), 0) << "a smaller value, not a window of 0 J";
+  EXPECT_EQ(device_.Read()->counter_falls, 1U);
+  EXPECT_EQ(device_.Read()->counter, CounterState::kUsed);
+  fake_.Pass(kSecond);
+  fake_.node.ResetEnergy(0);
+  EXPECT_EQ(ValueOf(device_.ReadEnergy()).value(), 0) << "integrated from now on";
+  EXPECT_EQ(device_.Read()->counter, CounterState::kFalls);
+  fake_.Pass(2 * kSecond);
+  EXPECT_DOUBLE_EQ(ValueOf(device_.ReadEnergy()).value(), 200);
+}
+
+// A virtual GPU of a hypervisor.
+TEST(NvmlDevice, WithoutPowerAndCounterBothAreAbsent) {
+  FakeNode fake({{.has_energy_counter = false, .has_power = false}});
+  const DeviceList list = fake.Open();
+  const Telemetry telemetry = ValueOf(list.devices[0]->Read());
+  EXPECT_FALSE(telemetry.power_w);
+  EXPECT_FALSE(telemetry.energy_j);
+  EXPECT_EQ(telemetry.sm_clock_mhz, 1410);
+  EXPECT_EQ(
+      DescribeEnergy(telemetry),
+      "no energy counter: its energy is unknown, because the driver does not report its power");
 }
 
 TEST_F(NvmlDeviceTest, EachReasonHasItsLimit) {
@@ -155,11 +197,11 @@ TEST(NvmlDevice, IntegratesPowerWithoutAnEnergyCounter) {
   FakeNode fake({{.has_energy_counter = false, .power_mw = 100'000}});
   const DeviceList list = fake.Open();
   Device& device = *list.devices[0];
-  EXPECT_DOUBLE_EQ(device.Read()->energy_j, 0);
-  EXPECT_TRUE(device.Read()->is_energy_integrated);
+  EXPECT_DOUBLE_EQ(device.Read()->energy_j.value(), 0);
+  EXPECT_EQ(device.Read()->counter, CounterState::kNone);
   fake.Pass(2 * kSecond);
   fake.node.SetPower(0, 300'000);
-  EXPECT_DOUBLE_EQ(device.Read()->energy_j, 400);
+  EXPECT_DOUBLE_EQ(device.Read()->energy_j.value(), 400);
 }
 
 // ---- Effects ----
@@ -285,7 +327,7 @@ TEST_P(NvmlFault, HasItsKindAndOneLineThatNamesTheGpu) {
       EXPECT_TRUE(device.Apply(control, change)) << "healed, it works again";
     }
   }
-  fake.node.Fail(1, Function::kGetPower, GetParam().code, 1);
+  fake.node.Fail(1, Function::kGetClock, GetParam().code, 1);
   const DeviceResult<Telemetry> telemetry = device.Read();
   ASSERT_FALSE(telemetry);
   check(telemetry.error(), GetParam().of_read);
@@ -309,8 +351,8 @@ TEST_F(NvmlDeviceTest, WithoutPermissionTheMessageHasTheRemedy) {
 
 TEST_F(NvmlDeviceTest, FindsItsGpuAgainAfterAReload) {
   Device& second = fake_.At(list_, 1);
-  fake_.node.AddEnergy(1, 5'000);
-  EXPECT_DOUBLE_EQ(second.Read()->energy_j, 5);
+  fake_.Run(second, 100);
+  EXPECT_DOUBLE_EQ(second.Read()->energy_j.value(), 300);
   ASSERT_TRUE(second.Apply(Control::kSmClock, Setting{1200, 1200}));
 
   fake_.node.ReloadDriver();
@@ -319,9 +361,9 @@ TEST_F(NvmlDeviceTest, FindsItsGpuAgainAfterAReload) {
               FailsAs(DeviceErrorKind::kGone));
   ASSERT_TRUE(second.Apply(Control::kSmClock, Setting{1305, 1305}));
   EXPECT_EQ(fake_.node.SmLock(1), (ClockRange{1305, 1305}));
+  EXPECT_EQ(second.Read()->energy_j, 0) << "a smaller value begins a new count";
   fake_.node.AddEnergy(1, 1'000);
-  EXPECT_DOUBLE_EQ(second.Read()->energy_j, 6)
-      << "energy goes on, though its counter started again";
+  EXPECT_DOUBLE_EQ(second.Read()->energy_j.value(), 1);
 }
 
 TEST_F(NvmlDeviceTest, StaysLostWithoutADriver) {
@@ -491,7 +533,7 @@ TEST(NvmlDevices, FunctionsThatAnOldDriverLacksAreNotSupported) {
   EXPECT_EQ(device.info().measure_only, "");
   fake.node.Cap(0, 1200, 0x4);
   const Telemetry telemetry = ValueOf(device.Read());
-  EXPECT_TRUE(telemetry.is_energy_integrated);
+  EXPECT_EQ(telemetry.counter, CounterState::kNone);
   EXPECT_TRUE(telemetry.limits.Has(ClockLimit::kPowerCap));
   EXPECT_TRUE(device.Apply(Control::kSmClock, Setting{1200, 1200}));
   EXPECT_THAT(device.Apply(Control::kMemoryClock, Setting{1215, 1215}),

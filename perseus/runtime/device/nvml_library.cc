@@ -1,7 +1,12 @@
 #include "perseus/runtime/device/nvml_library.h"
 
+#include <fcntl.h>
+
+#include <cerrno>
 #include <limits>
 #include <utility>
+
+#include "perseus/base/file_descriptor.h"
 
 namespace perseus::device {
 
@@ -33,6 +38,21 @@ DeviceErrorKind KindOfNvmlCode(int code, NvmlUse use) {
   }
 }
 
+std::string_view RemedyOfUnknownError(int control_file_error) {
+  if (control_file_error == EPERM) {
+    return "the kernel no longer lets this container open /dev/nvidiactl, because systemd reloaded "
+           "on the host (systemctl daemon-reload) and reset the container's device rules: start "
+           "the container again, with its GPUs from CDI or --device so that they stay";
+  }
+  return "see dmesg for an Xid; in a container, start it again: a systemctl daemon-reload on the "
+         "host may have taken its GPUs away";
+}
+
+std::string_view RemedyOfUnknownError() {
+  const FileDescriptor file(::open("/dev/nvidiactl", O_RDWR | O_CLOEXEC));
+  return RemedyOfUnknownError(file ? 0 : errno);
+}
+
 NvmlLibrary::NvmlLibrary(nvml::Functions nvml, DeviceClock clock,
                          std::chrono::milliseconds longest_drain)
     : nvml_(std::move(nvml)),
@@ -49,10 +69,13 @@ Result<std::shared_ptr<NvmlLibrary>> NvmlLibrary::Open(std::string_view file, De
                                                        std::chrono::milliseconds longest_drain) {
   PERSEUS_ASSIGN_OR_RETURN(nvml::Functions nvml, nvml::Load(file));
   if (const int code = nvml.Init(); code != nvml::kSuccess) {
-    return FailAs(ErrorKind::kSystem,
-                  "cannot start NVML: {} (NVML error {}): see whether nvidia-smi works; load the "
-                  "kernel module (modprobe nvidia), or reboot after an upgrade of the driver",
-                  nvml.ErrorString(code), code);
+    return FailAs(
+        ErrorKind::kSystem, "cannot start NVML: {} (NVML error {}): {}", nvml.ErrorString(code),
+        code,
+        code == nvml::kUnknown
+            ? RemedyOfUnknownError()
+            : "see whether nvidia-smi works; load the kernel module (modprobe nvidia), or "
+              "reboot after an upgrade of the driver");
   }
   return std::shared_ptr<NvmlLibrary>(
       new NvmlLibrary(std::move(nvml), std::move(clock), longest_drain));
@@ -97,10 +120,11 @@ void NvmlLibrary::Restart() {
     ++generation_;
     next_restart_for_gpu_ = clock_() + kRestartPause;
     if (!is_initialized_) {
-      trouble_ = fmt::format(
-          "NVIDIA's driver is gone: {} (the next call looks for it again; check whether nvidia-smi "
-          "works)",
-          Describe(code));
+      trouble_ =
+          fmt::format("NVIDIA's driver is gone: {} ({})", Describe(code),
+                      code == nvml::kUnknown
+                          ? RemedyOfUnknownError()
+                          : "the next call looks for it again; check whether nvidia-smi works");
     }
   } else {
     next_restart_ = clock_() + kRestartPause;

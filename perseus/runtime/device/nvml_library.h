@@ -107,4 +107,13 @@ class NvmlLibrary {
 enum class NvmlUse { kRead, kChange };
 DeviceErrorKind KindOfNvmlCode(int code, NvmlUse use);
 
+// Returns what to do about NVML's "unknown error" (999). In a container, its usual cause is
+// systemd: when it reloads on the host (systemctl daemon-reload, or an update of a package), it
+// applies the device rules of the container's cgroup again, and does not know the GPUs that were
+// added to them by a hook of NVIDIA's container runtime. Then the kernel refuses to open the GPUs'
+// files (EPERM). `control_file_error` is the errno of opening /dev/nvidiactl, or 0.
+std::string_view RemedyOfUnknownError(int control_file_error);
+// With the errno of this process.
+std::string_view RemedyOfUnknownError();
+
 }  // namespace perseus::device

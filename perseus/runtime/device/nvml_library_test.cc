@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -110,6 +111,19 @@ TEST(NvmlLibrary, ManyThreadsSurviveReloads) {
     static_cast<void>(device->Read());
     EXPECT_TRUE(device->Apply(Control::kSmClock, Setting{1305, 1305}));
   }
+}
+
+TEST(NvmlLibrary, TheUnknownErrorNamesTheReloadOfSystemd) {
+  EXPECT_THAT(RemedyOfUnknownError(EPERM),
+              testing::AllOf(testing::HasSubstr("the kernel no longer lets this container open"),
+                             testing::HasSubstr("start the container again")));
+  EXPECT_THAT(RemedyOfUnknownError(0), testing::HasSubstr("dmesg"));
+  FakeNode fake;
+  const DeviceList list = fake.Open();
+  fake.node.Fail(0, Function::kGetPower, fake_nvml::kUnknown, 1);
+  EXPECT_THAT(fake.At(list, 0).Read(), FailsWith(testing::HasSubstr("systemctl daemon-reload")));
+  fake.node.Fail(fake_nvml::FakeNvml::kEveryGpu, Function::kInit, fake_nvml::kUnknown, 1);
+  EXPECT_THAT(fake.TryOpen(), FailsWith(testing::HasSubstr("systemctl daemon-reload")));
 }
 
 }  // namespace

@@ -84,9 +84,8 @@ std::optional<Frequencies> ParseFrequencies(const StructBuffer& bytes) {
 std::optional<OverdriveRanges> ParseOverdrive(const StructBuffer& bytes) {
   // The current ranges of SM and memory come first. Their limits follow. Each range has 16 bytes.
   const std::optional<ClockRange> sm = ParseRange(bytes, 0);
-  const std::optional<ClockRange> limits = ParseRange(bytes, 32);
-  if (!sm || !limits) return std::nullopt;
-  return OverdriveRanges{.sm = *sm, .sm_limits = *limits};
+  if (!sm) return std::nullopt;
+  return OverdriveRanges{.sm = *sm, .sm_limits = ParseRange(bytes, 32)};
 }
 
 }  // namespace perseus::device::rocm

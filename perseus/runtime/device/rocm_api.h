@@ -36,6 +36,7 @@ inline constexpr int kClockSystem = 0;
 inline constexpr int kClockMemory = 4;
 inline constexpr int kLevelAuto = 0;
 inline constexpr int kLevelManual = 3;
+inline constexpr int kLevelDeterminism = 8;
 inline constexpr std::uint32_t kEdge = 0;
 inline constexpr std::uint32_t kJunction = 1;
 inline constexpr int kTemperatureNow = 0;
@@ -82,6 +83,9 @@ struct Functions {
   // clock.
   Code (*SetClockRange)(std::uint32_t gpu, std::uint64_t least_mhz, std::uint64_t most_mhz,
                         int clock) = library.Optional("rsmi_dev_clk_range_set");
+  // Sets the level to determinism, with a highest SM clock.
+  Code (*SetHighestClock)(std::uint32_t gpu,
+                          std::uint64_t mhz) = library.Optional("rsmi_perf_determinism_mode_set");
 };
 
 // An empty `file` means librocm_smi64.so in any version that the loader or /opt/rocm has. Fails
@@ -99,14 +103,15 @@ struct Frequencies {
 // valid index.
 std::optional<Frequencies> ParseFrequencies(const StructBuffer& bytes);
 
-// The beginning of rsmi_od_volt_freq_data_t: the current ranges and the limits of both clocks.
+// The beginning of rsmi_od_volt_freq_data_t: the current ranges and the limits of both clocks. The
+// parser returns nullopt if the bytes have no current range.
 struct ClockRange {
   int lower_mhz = 0;
   int upper_mhz = 0;
 };
 struct OverdriveRanges {
   ClockRange sm;
-  ClockRange sm_limits;
+  std::optional<ClockRange> sm_limits;  // Absent on AMD Instinct, which has no overdrive.
 };
 std::optional<OverdriveRanges> ParseOverdrive(const StructBuffer& bytes);
 

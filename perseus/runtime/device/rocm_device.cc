@@ -1,9 +1,17 @@
 // A GPU behind ROCm SMI.
 //
-// Two controls can be set: a range of the SM clock, if the driver has such a range, and the power
-// cap. A range of the SM clock sets the performance level "manual", and unlocking sets the level
-// "auto". Unlike NVML, the driver reports both settings. It does not report what limits a clock,
-// nor whether the GPU is idle. So a setting counts as in effect if it is read back.
+// Two controls can be set: the SM clock and the power cap. Unlike NVML, the driver reports both
+// settings. It does not report what limits a clock, nor whether the GPU is idle. So a setting
+// counts as in effect if it is read back. The SM clock is set in one of two ways:
+//   - A range, where the driver has overdrive (Radeon). It sets the performance level "manual".
+//   - A highest clock, with performance determinism (AMD Instinct from MI200 on, which has no
+//     overdrive). Some versions of the library cannot read the highest clock back. Then a clock
+//     that is not above it counts as in effect.
+// Unlocking sets the level "auto".
+//
+// An MI250X has two GPUs, its dies. The first die reports the power and the energy of both, and the
+// second one reports 0 W and a counter that stands still. So 0 W is no reading, and the scope of
+// the first die is kModule.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -14,7 +22,7 @@
 
 #include "perseus/base/mutex.h"
 #include "perseus/runtime/device/device.h"
-#include "perseus/runtime/device/energy_integrator.h"
+#include "perseus/runtime/device/energy_account.h"
 #include "perseus/runtime/device/open_devices.h"
 #include "perseus/runtime/device/rocm_api.h"
 
@@ -68,7 +76,7 @@ rocm::ClockRange RangeOf(const Setting& setting, int least_mhz) {
 Setting SettingOf(const rocm::OverdriveRanges& ranges) {
   const auto [lower, upper] = ranges.sm;
   if (upper - lower != 1) return {lower, upper};
-  const int single = lower == ranges.sm_limits.lower_mhz ? lower : upper;
+  const int single = ranges.sm_limits && lower == ranges.sm_limits->lower_mhz ? lower : upper;
   return {single, single};
 }
 
@@ -106,10 +114,17 @@ std::string RocmUuid(const rocm::Functions& functions, std::uint32_t gpu) {
   return {};
 }
 
+// How the SM clock is set.
+enum class ClockControl { kNone, kRange, kHighest };
+
 class RocmDevice final : public Device {
  public:
-  RocmDevice(std::shared_ptr<RocmLibrary> library, DeviceInfo info)
-      : library_(std::move(library)), info_(std::move(info)) {}
+  RocmDevice(std::shared_ptr<RocmLibrary> library, DeviceInfo info, ClockControl clock_control,
+             PowerScope scope)
+      : library_(std::move(library)),
+        info_(std::move(info)),
+        clock_control_(clock_control),
+        scope_(scope) {}
 
   const DeviceInfo& info() const override { return info_; }
   DeviceResult<Telemetry> Read() override {
@@ -117,8 +132,9 @@ class RocmDevice final : public Device {
     PERSEUS_RETURN_IF_ERROR(Begin());
     Telemetry telemetry;
     telemetry.at = library_->clock();
+    telemetry.scope = scope_;
     PERSEUS_ASSIGN_OR_RETURN(telemetry.power_w, ReadPower());
-    PERSEUS_ASSIGN_OR_RETURN(telemetry.energy_j, ReadEnergyCounter(telemetry));
+    PERSEUS_RETURN_IF_ERROR(ReadEnergyOf(telemetry));
     PERSEUS_ASSIGN_OR_RETURN(telemetry.temperature_c, ReadTemperature());
     PERSEUS_ASSIGN_OR_RETURN(telemetry.sm_clock_mhz, ReadClock(rocm::kClockSystem));
     PERSEUS_ASSIGN_OR_RETURN(telemetry.memory_clock_mhz, ReadClock(rocm::kClockMemory));
@@ -160,8 +176,11 @@ class RocmDevice final : public Device {
     PERSEUS_ASSIGN_OR_RETURN(const SettingReading reading, ReadSetting(control));
     const MutexLock lock(library_->mutex);
     PERSEUS_RETURN_IF_ERROR(Begin());
-    PERSEUS_ASSIGN_OR_RETURN(const int clock, ReadClock(rocm::kClockSystem));
-    const bool is_so = reading.is_known && reading.setting == setting;
+    PERSEUS_ASSIGN_OR_RETURN(const auto clock, ReadClock(rocm::kClockSystem));
+    const bool is_unread = clock_control_ == ClockControl::kHighest && !reading.is_known;
+    const bool is_so = is_unread && control == Control::kSmClock
+                           ? setting && clock && *clock <= setting->upper
+                           : reading.is_known && reading.setting == setting;
     return Effect{.state = is_so ? EffectState::kInEffect : EffectState::kPending,
                   .sm_clock_mhz = clock,
                   .limits = {}};
@@ -225,48 +244,53 @@ class RocmDevice final : public Device {
     return failure;
   }
 
-  DeviceResult<double> ReadPower() PERSEUS_REQUIRES(library_->mutex) {
+  DeviceResult<std::optional<double>> ReadPower() PERSEUS_REQUIRES(library_->mutex) {
     std::uint64_t microwatts = 0;
-    PERSEUS_ASSIGN_OR_RETURN(const bool has_average,
+    PERSEUS_ASSIGN_OR_RETURN(bool has_power,
                              IfSupported(Call("read the power", library_->functions.GetAveragePower,
                                               kSensor, &microwatts)));
-    if (!has_average) {
+    if (!has_power) {
       // Newer GPUs have only the momentary power.
       int kind = 0;
-      PERSEUS_RETURN_IF_ERROR(
-          Call("read the power", library_->functions.GetPower, &microwatts, &kind));
+      PERSEUS_ASSIGN_OR_RETURN(
+          has_power,
+          IfSupported(Call("read the power", library_->functions.GetPower, &microwatts, &kind)));
     }
+    if (!has_power || microwatts == 0) return std::nullopt;
     return static_cast<double>(microwatts) / kMicrowattsPerWatt;
   }
 
-  DeviceResult<double> ReadEnergyCounter(Telemetry& telemetry) PERSEUS_REQUIRES(library_->mutex) {
+  DeviceResult<void> ReadEnergyOf(Telemetry& telemetry) PERSEUS_REQUIRES(library_->mutex) {
     std::uint64_t count = 0;
     std::uint64_t timestamp = 0;
     float microjoules_each = 0;
+    EnergyAccount::Reading reading;
+    reading.power_w = telemetry.power_w;
+    reading.began = library_->clock();
     PERSEUS_ASSIGN_OR_RETURN(
         const bool has_counter,
         IfSupported(Call("read the energy counter", library_->functions.GetEnergyCount, &count,
                          &microjoules_each, &timestamp)));
+    reading.ended = library_->clock();
     if (has_counter) {
-      const double energy_j =
+      reading.counter_j =
           static_cast<double>(count) * static_cast<double>(microjoules_each) / kMicrojoulesPerJoule;
-      return counter_.Add(energy_j, library_->generation);
     }
-    telemetry.is_energy_integrated = true;
-    integrator_.Add(telemetry.at, telemetry.power_w);
-    return integrator_.energy_j();
+    energy_.Add(reading);
+    energy_.Fill(telemetry);
+    return {};
   }
 
-  // Returns 0 if the driver does not report the clock.
-  DeviceResult<int> ReadClock(int clock) PERSEUS_REQUIRES(library_->mutex) {
+  DeviceResult<std::optional<int>> ReadClock(int clock) PERSEUS_REQUIRES(library_->mutex) {
     rocm::StructBuffer bytes = {};
     PERSEUS_RETURN_IF_ERROR(
         IfSupported(Call("read a clock", library_->functions.GetFrequencies, clock, &bytes)));
     const std::optional<rocm::Frequencies> frequencies = rocm::ParseFrequencies(bytes);
-    return frequencies && frequencies->current ? frequencies->mhz[*frequencies->current] : 0;
+    if (!frequencies || !frequencies->current) return std::nullopt;
+    return frequencies->mhz[*frequencies->current];
   }
 
-  DeviceResult<int> ReadTemperature() PERSEUS_REQUIRES(library_->mutex) {
+  DeviceResult<std::optional<int>> ReadTemperature() PERSEUS_REQUIRES(library_->mutex) {
     // Other tools show the edge temperature. Some GPUs report only the junction temperature.
     for (const std::uint32_t sensor : {rocm::kEdge, rocm::kJunction}) {
       std::int64_t millicelsius = 0;
@@ -276,7 +300,7 @@ class RocmDevice final : public Device {
                            rocm::kTemperatureNow, &millicelsius)));
       if (has_sensor) return static_cast<int>(millicelsius / 1000);
     }
-    return 0;
+    return std::nullopt;
   }
 
   DeviceResult<SettingReading> ReadClockSetting() PERSEUS_REQUIRES(library_->mutex) {
@@ -293,13 +317,15 @@ class RocmDevice final : public Device {
     rocm::StructBuffer bytes = {};
     PERSEUS_RETURN_IF_ERROR(IfSupported(Call("read the clock range", rocm.GetOverdrive, &bytes)));
     const std::optional<rocm::OverdriveRanges> ranges = rocm::ParseOverdrive(bytes);
-    if (level != rocm::kLevelManual || !ranges) {
+    reading.is_known = ranges && (level == rocm::kLevelManual || level == rocm::kLevelDeterminism);
+    if (!reading.is_known) {
       reading.hint = fmt::format("the performance level is {}, not automatic (0)", level);
       reading.is_certain = true;
-      return reading;
+    } else if (level == rocm::kLevelManual) {
+      reading.setting = SettingOf(*ranges);
+    } else {
+      reading.setting = Setting{ranges->sm.upper_mhz, ranges->sm.upper_mhz};
     }
-    reading.is_known = true;
-    reading.setting = SettingOf(*ranges);
     return reading;
   }
 
@@ -332,9 +358,18 @@ class RocmDevice final : public Device {
                         Describe(Control::kSmClock, setting), clocks.size(), clocks.front(),
                         clocks.back());
     }
+    const std::string what =
+        fmt::format("lock the SM clock to {}", Describe(Control::kSmClock, setting));
+    if (clock_control_ == ClockControl::kHighest) {
+      if (setting->lower != setting->upper) {
+        return DeviceFail(DeviceErrorKind::kInvalid,
+                          "{}: cannot {}: performance determinism has no lowest clock", info_.uuid,
+                          what);
+      }
+      return Call(what, rocm.SetHighestClock, static_cast<std::uint64_t>(setting->upper));
+    }
     const rocm::ClockRange range = RangeOf(*setting, clocks.front());
-    return Call(fmt::format("lock the SM clock to {}", Describe(Control::kSmClock, setting)),
-                rocm.SetClockRange, static_cast<std::uint64_t>(range.lower_mhz),
+    return Call(what, rocm.SetClockRange, static_cast<std::uint64_t>(range.lower_mhz),
                 static_cast<std::uint64_t>(range.upper_mhz), rocm::kClockSystem);
   }
 
@@ -348,10 +383,11 @@ class RocmDevice final : public Device {
 
   const std::shared_ptr<RocmLibrary> library_;
   const DeviceInfo info_;
+  const ClockControl clock_control_;
+  const PowerScope scope_;
   std::uint32_t gpu_ PERSEUS_GUARDED_BY(library_->mutex) = 0;
   std::uint64_t gpu_generation_ PERSEUS_GUARDED_BY(library_->mutex) = 0;
-  EnergyIntegrator integrator_ PERSEUS_GUARDED_BY(library_->mutex);
-  EnergyCounter counter_ PERSEUS_GUARDED_BY(library_->mutex);
+  EnergyAccount energy_ PERSEUS_GUARDED_BY(library_->mutex);
 };
 
 // The driver accepts every whole MHz. A planner needs a shorter list.
@@ -377,25 +413,60 @@ std::filesystem::path RenderNode(const std::string& bus_id) {
   return {};
 }
 
-// Returns why clocks cannot be set. Empty if they can be set.
-std::string ReadClocks(const rocm::Functions& rocm, std::uint32_t gpu, DeviceInfo& info) {
-  if (rocm.SetClockRange == nullptr || rocm.SetLevel == nullptr || rocm.GetLevel == nullptr) {
-    return "the installed ROCm SMI cannot set a range of clocks (install another release)";
+// Whether this is an AMD Instinct, which has performance determinism instead of overdrive.
+bool IsInstinct(const std::string& name) {
+  return name.find("Instinct") != std::string::npos || name.find("INSTINCT") != std::string::npos;
+}
+
+// Returns the clocks that the driver names for this GPU.
+std::optional<rocm::ClockRange> ListedClocks(const rocm::Functions& rocm, std::uint32_t gpu) {
+  rocm::StructBuffer bytes = {};
+  if (rocm.GetFrequencies == nullptr ||
+      rocm.GetFrequencies(gpu, rocm::kClockSystem, &bytes) != rocm::kSuccess) {
+    return std::nullopt;
+  }
+  const auto listed = rocm::ParseFrequencies(bytes);
+  if (!listed) return std::nullopt;
+  const auto [least, most] = std::minmax_element(listed->mhz.begin(), listed->mhz.end());
+  if (*least >= *most) return std::nullopt;
+  return rocm::ClockRange{*least, *most};
+}
+
+// Finds how the SM clock can be set, and fills the list of clocks, or the reason why no clock can
+// be set.
+ClockControl FindClocks(const rocm::Functions& rocm, std::uint32_t gpu, DeviceInfo& info) {
+  if (rocm.SetLevel == nullptr || rocm.GetLevel == nullptr) {
+    info.measure_only =
+        "the installed ROCm SMI cannot set a range of clocks (install another release)";
+    return ClockControl::kNone;
   }
   rocm::StructBuffer bytes = {};
-  if (rocm.GetOverdrive == nullptr || rocm.GetOverdrive(gpu, &bytes) != rocm::kSuccess) {
-    return "its driver has performance levels only, and no range of clocks (if amdgpu has "
-           "overdrive, boot with amdgpu.ppfeaturemask=0xffffffff)";
+  std::optional<rocm::ClockRange> range;
+  ClockControl control = ClockControl::kRange;
+  if (rocm.GetOverdrive != nullptr && rocm.SetClockRange != nullptr &&
+      rocm.GetOverdrive(gpu, &bytes) == rocm::kSuccess) {
+    const auto ranges = rocm::ParseOverdrive(bytes);
+    if (ranges) range = ranges->sm_limits;
   }
-  const std::optional<rocm::OverdriveRanges> ranges = rocm::ParseOverdrive(bytes);
-  if (!ranges) return "its driver does not report which clocks it accepts";
-  for (int mhz = ranges->sm_limits.upper_mhz; mhz > ranges->sm_limits.lower_mhz;
-       mhz -= kClockStepMhz) {
+  if (!range && IsInstinct(info.name) && rocm.SetHighestClock != nullptr) {
+    control = ClockControl::kHighest;
+    range = ListedClocks(rocm, gpu);
+  }
+  if (!range) {
+    info.measure_only =
+        IsInstinct(info.name)
+            ? "its driver lists no clocks for performance determinism (update amdgpu and ROCm SMI; "
+              "an MI100 and a virtual machine do not have it)"
+            : "its driver has performance levels only, and no range of clocks (if amdgpu has "
+              "overdrive, boot with amdgpu.ppfeaturemask=0xffffffff)";
+    return ClockControl::kNone;
+  }
+  for (int mhz = range->upper_mhz; mhz > range->lower_mhz; mhz -= kClockStepMhz) {
     info.sm_clocks_mhz.push_back(mhz);
   }
-  info.sm_clocks_mhz.push_back(ranges->sm_limits.lower_mhz);
+  info.sm_clocks_mhz.push_back(range->lower_mhz);
   std::reverse(info.sm_clocks_mhz.begin(), info.sm_clocks_mhz.end());
-  return {};
+  return control;
 }
 
 void ReadPowerLimits(const rocm::Functions& rocm, std::uint32_t gpu, DeviceInfo& info) {
@@ -413,19 +484,40 @@ void ReadPowerLimits(const rocm::Functions& rocm, std::uint32_t gpu, DeviceInfo&
   info.most_power_limit_mw = static_cast<int>(most / kMicrowattsPerMilliwatt);
 }
 
+// Returns an empty text if the driver names no model.
+std::string NameOfGpu(const rocm::Functions& rocm, std::uint32_t gpu) {
+  char name[256] = {};
+  return rocm.GetName != nullptr && rocm.GetName(gpu, name, sizeof name - 1) == rocm::kSuccess
+             ? name
+             : "";
+}
+
 DeviceInfo ReadInfo(const rocm::Functions& rocm, std::uint32_t gpu, std::string uuid) {
   DeviceInfo info;
   info.uuid = std::move(uuid);
-  char name[256] = {};
-  if (rocm.GetName != nullptr && rocm.GetName(gpu, name, sizeof name - 1) == rocm::kSuccess) {
-    info.name = name;
-  }
+  info.name = NameOfGpu(rocm, gpu);
   info.backend = "rocm";
   info.pci_bus_id = BusId(rocm, gpu);
   if (!info.pci_bus_id.empty()) info.device_file = RenderNode(info.pci_bus_id);
-  info.measure_only = ReadClocks(rocm, gpu, info);
   ReadPowerLimits(rocm, gpu, info);
   return info;
+}
+
+// Returns the power in microwatts, as the driver reports it.
+std::optional<std::uint64_t> PowerOf(const rocm::Functions& rocm, std::uint32_t gpu) {
+  std::uint64_t microwatts = 0;
+  int kind = 0;
+  const bool has_average = rocm.GetAveragePower != nullptr &&
+                           rocm.GetAveragePower(gpu, kSensor, &microwatts) == rocm::kSuccess;
+  const bool has_power = has_average || (rocm.GetPower != nullptr &&
+                                         rocm.GetPower(gpu, &microwatts, &kind) == rocm::kSuccess);
+  return has_power ? std::optional(microwatts) : std::nullopt;
+}
+
+// Whether the GPU is the first die of a module whose second die is the next GPU.
+bool IsFirstDie(const rocm::Functions& rocm, std::uint32_t gpu, std::uint32_t count) {
+  return gpu + 1 < count && NameOfGpu(rocm, gpu) == NameOfGpu(rocm, gpu + 1) &&
+         PowerOf(rocm, gpu) > 0U && PowerOf(rocm, gpu + 1) == 0U;
 }
 
 }  // namespace
@@ -449,17 +541,31 @@ Result<DeviceList> OpenRocmDevices(std::string_view file, DeviceClock clock) {
                   static_cast<std::uint32_t>(code));
   }
   DeviceList list;
+  std::vector<std::string> uuids;
+  for (std::uint32_t i = 0; i < count; ++i) uuids.push_back(RocmUuid(rocm, i));
   for (std::uint32_t i = 0; i < count; ++i) {
-    std::string uuid = RocmUuid(rocm, i);
+    const std::string& uuid = uuids[i];
+    const auto same = std::count(uuids.begin(), uuids.end(), uuid);
     if (uuid.empty()) {
       list.refused.push_back({fmt::format("ROCm SMI's GPU {}", i),
                               "it reports neither a unique id nor a PCI id (update the amdgpu "
                               "driver)"});
-      continue;
+    } else if (same > 1) {
+      list.refused.push_back(
+          {fmt::format("ROCm SMI's GPU {}", i),
+           fmt::format(
+               "it is one of {} partitions of {}, which share one clock (make one partition: "
+               "rocm-smi --setcomputepartition SPX)",
+               same, uuid),
+           uuid, BusId(rocm, i)});
+    } else {
+      DeviceInfo info = ReadInfo(rocm, i, uuid);
+      info.index = static_cast<int>(i);
+      const ClockControl control = FindClocks(rocm, i, info);
+      const PowerScope scope = IsFirstDie(rocm, i, count) ? PowerScope::kModule : PowerScope::kGpu;
+      list.devices.push_back(
+          std::make_unique<RocmDevice>(library, std::move(info), control, scope));
     }
-    DeviceInfo info = ReadInfo(rocm, i, std::move(uuid));
-    info.index = static_cast<int>(i);
-    list.devices.push_back(std::make_unique<RocmDevice>(library, std::move(info)));
   }
   std::sort(list.devices.begin(), list.devices.end(),
             [](const auto& a, const auto& b) { return a->info().uuid < b->info().uuid; });

@@ -39,6 +39,17 @@ class RocmTest : public testing::Test {
     return {};
   }
 
+  // Reads all GPUs every 100 ms, while the counter of each counts its power.
+  void Run(const DeviceList& list, Nanoseconds time) {
+    for (const Nanoseconds end = *now_ + time; *now_ < end;) {
+      *now_ += 100 * kMillisecond;
+      for (fake_rocm::Gpu& gpu : node_.gpus) {
+        gpu.energy_count += static_cast<std::uint64_t>(static_cast<double>(gpu.power_uw) / 153);
+      }
+      for (const auto& device : list.devices) EXPECT_TRUE(device->Read());
+    }
+  }
+
   std::shared_ptr<void> library_;
   fake_rocm::Node& node_;
   std::shared_ptr<Nanoseconds> now_ = std::make_shared<Nanoseconds>(0);
@@ -99,21 +110,81 @@ TEST_F(RocmTest, TelemetryHasItsUnits) {
   const DeviceList list = Open();
   for (const auto& device : list.devices) {
     const Telemetry telemetry = ValueOf(device->Read());
-    EXPECT_DOUBLE_EQ(telemetry.power_w, 300);
-    EXPECT_NEAR(telemetry.energy_j, 15.3, 1e-6) << "the resolution is a float";
-    EXPECT_FALSE(telemetry.is_energy_integrated);
+    EXPECT_EQ(telemetry.scope, PowerScope::kGpu);
+    EXPECT_DOUBLE_EQ(telemetry.power_w.value(), 300);
+    EXPECT_FALSE(telemetry.energy_j) << "the counter is on trial";
     EXPECT_EQ(telemetry.temperature_c, 66);
     EXPECT_EQ(telemetry.sm_clock_mhz, 1234);
-    EXPECT_EQ(telemetry.memory_clock_mhz, 0) << "not reported";
+    EXPECT_EQ(telemetry.memory_clock_mhz, std::nullopt) << "not reported";
   }
+  Run(list, 3 * kSecond);
+  for (const auto& device : list.devices) {
+    const Telemetry telemetry = ValueOf(device->Read());
+    EXPECT_EQ(telemetry.counter, CounterState::kUsed);
+    EXPECT_NEAR(telemetry.energy_j.value(), 15.3 + 900, 0.1) << "the resolution is a float";
+  }
+}
+
+// The first die reports the power and the energy of both. The second one reports nothing.
+TEST_F(RocmTest, TheFirstDieOfAnMi250xReportsBoth) {
+  node_.gpus[1].power_uw = 0;
+  const DeviceList list = Open();
+  Run(list, 4 * kSecond);
+  const Telemetry first = ValueOf(list.devices[1]->Read());
+  EXPECT_EQ(first.scope, PowerScope::kModule);
+  EXPECT_EQ(first.counter, CounterState::kUsed);
+  EXPECT_THAT(DescribeEnergy(first), HasSubstr("its module, which has another GPU too"));
+  const Telemetry second = ValueOf(list.devices[0]->Read());
+  EXPECT_EQ(second.scope, PowerScope::kGpu);
+  EXPECT_FALSE(second.power_w) << "unknown, not 0";
+  EXPECT_FALSE(second.energy_j);
+  EXPECT_EQ(DescribeEnergy(second),
+            "its energy counter stands still: its energy is unknown, because the driver does not "
+            "report its power");
+}
+
+TEST_F(RocmTest, AFrozenCounterIsReplacedByThePower) {
+  const DeviceList list = Open();
+  for (int i = 0; i < 40; ++i, *now_ += 100 * kMillisecond) ASSERT_TRUE(list.devices[0]->Read());
+  const double begin_j = list.devices[0]->Read()->energy_j.value();
+  EXPECT_EQ(list.devices[0]->Read()->counter, CounterState::kStandsStill);
+  *now_ += 2 * kSecond;
+  EXPECT_DOUBLE_EQ(list.devices[0]->Read()->energy_j.value() - begin_j, 600);
+}
+
+// ROCm/amdsmi issue 115: 4750896266 -> 4736943791.
+TEST_F(RocmTest, ACounterThatFallsOnceIsCountedAndUsed) {
+  for (fake_rocm::Gpu& gpu : node_.gpus) gpu.energy_count = 4'750'896'266;
+  const DeviceList list = Open();
+  Run(list, 3 * kSecond);
+  EXPECT_NEAR(list.devices[0]->Read()->energy_j.value(), 72'689 + 900, 1);
+  node_.gpus[1].energy_count -= 13'952'475;
+  const Telemetry after = ValueOf(list.devices[0]->Read());
+  EXPECT_EQ(after.energy_j, 0);
+  EXPECT_EQ(after.counter_falls, 1U);
+  EXPECT_EQ(after.counter, CounterState::kUsed);
+}
+
+TEST_F(RocmTest, PartitionsOfOneGpuAreRefused) {
+  node_.count = 3;
+  node_.gpus[1].unique_id = node_.gpus[2].unique_id = 0xbeef;
+  node_.gpus[0].unique_id = 0xabcd;
+  const DeviceList list = Open();
+  ASSERT_EQ(list.devices.size(), 1U);
+  EXPECT_EQ(list.devices[0]->info().uuid, "GPU-000000000000abcd");
+  ASSERT_EQ(list.refused.size(), 2U);
+  EXPECT_EQ(list.refused[1].what, "ROCm SMI's GPU 2");
+  EXPECT_EQ(list.refused[1].uuid, "GPU-000000000000beef");
+  EXPECT_THAT(list.refused[1].why,
+              HasSubstr("one of 2 partitions of GPU-000000000000beef, which share one clock"));
 }
 
 TEST_F(RocmTest, IntegratesPowerWithoutAnEnergyCounter) {
   node_.gpus[1].has_energy_counter = false;
   const DeviceList list = Open();
-  EXPECT_TRUE(list.devices[0]->Read()->is_energy_integrated);
+  EXPECT_EQ(list.devices[0]->Read()->counter, CounterState::kNone);
   *now_ += 2 * kSecond;
-  EXPECT_DOUBLE_EQ(list.devices[0]->Read()->energy_j, 600);
+  EXPECT_DOUBLE_EQ(list.devices[0]->Read()->energy_j.value(), 600);
 }
 
 TEST_F(RocmTest, PerformanceLevelsAloneAllowOnlyMeasuring) {
@@ -128,6 +199,52 @@ TEST_F(RocmTest, PerformanceLevelsAloneAllowOnlyMeasuring) {
   EXPECT_FALSE(list.devices[0]->ReadSetting(Control::kSmClock)->is_known);
   EXPECT_THAT(list.devices[0]->ReadSetting(Control::kSmClock)->hint,
               HasSubstr("performance level is 2"));
+}
+
+// AMD Instinct from MI200 on.
+TEST_F(RocmTest, PerformanceDeterminismIsAHighestClock) {
+  for (fake_rocm::Gpu& gpu : node_.gpus) {
+    gpu.name = "AMD Instinct MI300X";
+    gpu.has_clock_range = false;
+    gpu.has_determinism = true;
+  }
+  node_.gpus[1].reports_range = false;
+  node_.gpus[1].sm_mhz = 1190;
+  const DeviceList list = Open();
+  for (const auto& device : list.devices) {
+    const fake_rocm::Gpu& gpu = node_.gpus[device->info().index.value()];
+    EXPECT_EQ(device->info().measure_only, "");
+    EXPECT_EQ(device->info().sm_clocks_mhz.front(), 500);
+    EXPECT_EQ(device->info().sm_clocks_mhz.back(), 1700);
+    const Setting setting{1200, 1200};
+    EXPECT_EQ(device->ReadSetting(Control::kSmClock)->setting, std::nullopt);
+    ASSERT_TRUE(device->Apply(Control::kSmClock, setting));
+    EXPECT_EQ(gpu.level, 8);
+    EXPECT_EQ(gpu.range_mhz[1], 1200U);
+    EXPECT_EQ(device->ReadEffect(Control::kSmClock, setting)->state, EffectState::kInEffect);
+    const SettingReading reading = ValueOf(device->ReadSetting(Control::kSmClock));
+    EXPECT_EQ(reading.is_known, gpu.reports_range);
+    EXPECT_EQ(reading.setting, gpu.reports_range ? std::optional(setting) : std::nullopt);
+    EXPECT_EQ(reading.is_certain, !gpu.reports_range) << "a lock, but not which one";
+    EXPECT_THAT(device->Apply(Control::kSmClock, Setting{800, 1200}),
+                FailsAs(DeviceErrorKind::kInvalid, HasSubstr("has no lowest clock")));
+    ASSERT_TRUE(device->Apply(Control::kSmClock, std::nullopt));
+    EXPECT_EQ(gpu.level, 0);
+    EXPECT_TRUE(device->ReadSetting(Control::kSmClock)->is_known);
+  }
+  EXPECT_EQ(list.devices[0]->ReadEffect(Control::kSmClock, Setting{1100, 1100})->state,
+            EffectState::kPending)
+      << "the clock is above it";
+}
+
+TEST_F(RocmTest, AnInstinctWithoutListedClocksHasItsOwnRemedy) {
+  node_.gpus[1].name = "AMD Instinct MI300X";
+  node_.gpus[1].has_clock_range = false;
+  node_.gpus[1].has_frequencies = false;
+  const DeviceList list = Open();
+  EXPECT_THAT(list.devices[0]->info().measure_only,
+              testing::AllOf(HasSubstr("lists no clocks for performance determinism"),
+                             testing::Not(HasSubstr("ppfeaturemask"))));
 }
 
 TEST_F(RocmTest, EachFaultHasItsKind) {

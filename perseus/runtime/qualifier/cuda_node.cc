@@ -211,10 +211,15 @@ class CudaNode final : public MeasuredNode {
     double work = 0;
     while (clock_.Now() < until.load()) {
       PERSEUS_ASSIGN_OR_RETURN(const device::Telemetry telemetry, device(gpu).Read());
+      if (!telemetry.sm_clock_mhz) {
+        return device::DeviceFail(device::DeviceErrorKind::kNotSupported,
+                                  "{}: the driver does not report the SM clock",
+                                  device(gpu).info().uuid);
+      }
       const Nanoseconds last = record.samples.empty() ? telemetry.at - 1 : record.samples.back().at;
       if (telemetry.at <= last) continue;
       if (!record.samples.empty()) {
-        work += static_cast<double>(telemetry.at - last) * telemetry.sm_clock_mhz;
+        work += static_cast<double>(telemetry.at - last) * *telemetry.sm_clock_mhz;
       }
       record.samples.push_back({telemetry.at, work});
       Sleep(clock_, kBetweenClockReadings);

@@ -46,10 +46,12 @@ std::vector<CounterChange> ChangesOf(const std::vector<device::Telemetry>& readi
   for (std::size_t i = 1; i < readings.size(); ++i) {
     const device::Telemetry& before = readings[i - 1];
     const device::Telemetry& after = readings[i];
-    const double step_j = (before.power_w + after.power_w) / 2 * ToSeconds(after.at - before.at);
-    if (after.energy_j != before.energy_j) {
+    const double sum_w = before.power_w.value_or(0) + after.power_w.value_or(0);
+    const double step_j = sum_w / 2 * ToSeconds(after.at - before.at);
+    if (before.energy_j && after.energy_j && *after.energy_j != *before.energy_j) {
+      if (*after.energy_j < *before.energy_j) changes.clear();  // A new count begins.
       changes.push_back(
-          {before.at + (after.at - before.at) / 2, after.energy_j, power_j + step_j / 2});
+          {before.at + (after.at - before.at) / 2, *after.energy_j, power_j + step_j / 2});
     }
     power_j += step_j;
   }

@@ -125,6 +125,16 @@ TEST(EnergyCounter, PowerByCounter) {
   EXPECT_FALSE(PowerByCounter({}, 1));
 }
 
+TEST(EnergyCounter, PowerComesFromReadingsAfterTheLastFall) {
+  auto readings = ReadingsOf({.resolution_j = 0.001, .bias = 0}, 300);
+  for (std::size_t i = 0; i < readings.size() / 2; ++i) *readings[i].energy_j += 213;
+  for (std::size_t i = 0; i < 100; ++i) readings[i].energy_j.reset();  // The counter is on trial.
+  const auto power = PowerByCounter(readings, 9).value();
+  EXPECT_LE(power.low, 300);
+  EXPECT_GE(power.high, 300);
+  EXPECT_LT(power.high - power.low, 2);
+}
+
 RateSlowdown Rate(double changes_per_s, double low, double high) {
   return {changes_per_s, {(low + high) / 2, low, high, 5}};
 }

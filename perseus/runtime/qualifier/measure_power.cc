@@ -54,17 +54,22 @@ Result<GpuReadings> ReadFor(QualifyRun& run, Nanoseconds window) {
 std::vector<int> LastClocks(const GpuReadings& readings) {
   std::vector<int> clocks_mhz;
   for (const auto& one : readings) {
-    if (!one.empty()) clocks_mhz.push_back(one.back().sm_clock_mhz);
+    if (!one.empty() && one.back().sm_clock_mhz) clocks_mhz.push_back(*one.back().sm_clock_mhz);
   }
   std::sort(clocks_mhz.begin(), clocks_mhz.end());
   return clocks_mhz;
 }
 
-// Returns the mean power of one GPU, or nullopt if there are no readings.
+// Whether the driver reports the power of this GPU alone.
+bool HasPower(const device::Telemetry& telemetry) {
+  return telemetry.power_w && telemetry.scope == device::PowerScope::kGpu;
+}
+
+// Returns the mean power of one GPU, or nullopt if it is unknown.
 std::optional<Estimate> MeanPower(const std::vector<device::Telemetry>& readings) {
-  if (readings.empty()) return std::nullopt;
+  if (readings.empty() || !std::ranges::all_of(readings, HasPower)) return std::nullopt;
   std::optional<Estimate> power;
-  if (!readings.front().is_energy_integrated) {
+  if (readings.back().counter == device::CounterState::kUsed) {
     power = PowerByCounter(readings, kPowerBlocks);
   }
   if (!power) {  // Uses power readings, in the same number of blocks.
@@ -72,7 +77,7 @@ std::optional<Estimate> MeanPower(const std::vector<device::Telemetry>& readings
     const std::size_t size = std::max<std::size_t>(1, readings.size() / kPowerBlocks);
     for (std::size_t from = 0; from + size <= readings.size(); from += size) {
       double sum = 0;
-      for (std::size_t i = from; i < from + size; ++i) sum += readings[i].power_w;
+      for (std::size_t i = from; i < from + size; ++i) sum += *readings[i].power_w;
       blocks.push_back(sum / static_cast<double>(size));
     }
     power = MeanOf(blocks);
@@ -187,8 +192,9 @@ Result<void> MeasureCounter(QualifyRun& run, PartOfRun part) {
   std::vector<std::optional<Estimate>> periods_ms, biases;
   std::vector<double> resolutions_j;
   for (const auto& of_gpu : readings) {
-    if (!of_gpu.empty() && of_gpu.front().is_energy_integrated) {
-      run.Limit("A GPU has no energy counter. Energy is integrated from power readings.");
+    const std::string why = of_gpu.empty() ? "" : device::DescribeEnergy(of_gpu.back());
+    if (!why.empty()) {
+      run.Limit(fmt::format("The energy counter of a GPU was not examined: {}.", why));
       return {};
     }
     const auto findings = ExamineCounter(of_gpu);

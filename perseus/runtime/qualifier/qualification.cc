@@ -141,9 +141,19 @@ void CheckClocks(QualifyRun& run) {
 // Checks that power and clocks can be read. A driver that refuses this read will also refuse later
 // reads.
 Result<void> CheckReadings(QualifyRun& run) {
+  std::vector<device::Device*> all;
+  for (const int gpu : run.all_gpus) all.push_back(&run.node.device(gpu));
+  device::EndTrials(all, run.node.clock());
   for (const int gpu : run.all_gpus) {
     const auto read = run.node.device(gpu).Read();
-    if (read) continue;
+    if (read && read->power_w && read->scope == device::PowerScope::kGpu) continue;
+    if (read) {
+      run.can_read = false;
+      run.Limit(fmt::format(
+          "No power was measured: {} {}.", run.node.device(gpu).info().uuid,
+          read->power_w ? "reports the power of its whole module" : "does not report its power"));
+      return {};
+    }
     if (!IsRefusal(read.error().kind)) return Fail(read);
     run.can_read = false;
     run.Limit(

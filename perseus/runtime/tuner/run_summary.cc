@@ -63,9 +63,13 @@ class RankSums {
     unset_ += step.LacksClocks() ? 1 : 0;
     for (const protocol::EnergySample& sample : step.energy) {
       const Nanoseconds at = step.begin + (sample.after + sample.until) / 2;
-      // The first value of a counter that was reset is a new beginning.
-      if (!counter_j_) first_sample_ = at;
-      energy_j_ += std::max(0.0, sample.energy_j - counter_j_.value_or(sample.energy_j));
+      if (!counter_j_) first_sample_ = last_sample_ = at;
+      const double window_j = sample.energy_j - counter_j_.value_or(sample.energy_j);
+      if (window_j >= 0) {
+        energy_j_ += window_j;
+      } else {  // A new count begins, and the energy of this window is unknown.
+        first_sample_ += at - last_sample_;
+      }
       counter_j_ = sample.energy_j;
       last_sample_ = at;
     }

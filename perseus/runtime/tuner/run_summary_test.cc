@@ -69,6 +69,23 @@ TEST_F(RunSummaryTest, AddsUpRanks) {
   EXPECT_EQ(summary.off_plan_steps, 3);
 }
 
+// A counter that fell, or gave way to integrated power.
+TEST_F(RunSummaryTest, AWindowInWhichTheEnergyFellDoesNotCount) {
+  Begin({0, 0, 0}, 1);
+  const auto add = [&](std::int64_t number, double energy_j) {
+    protocol::RanStep step;
+    step.step = number;
+    step.begin = 2 * number * kSecond;
+    step.end = step.begin + kSecond;
+    step.energy.push_back({kSecond, kSecond, energy_j});
+    Append({0, 0, 0}, step);
+  };
+  add(0, 5000);
+  add(1, 5200);
+  for (int number = 2; number < 6; ++number) add(number, 200.0 * (number - 2));
+  EXPECT_DOUBLE_EQ(ValueOf(SumUpRun(directory_.path(), start_)).energy_per_step_j, 200);
+}
+
 TEST_F(RunSummaryTest, TheFirstStepsDoNotCountInTheTimeOfAStep) {
   Begin({0, 0, 0}, 1);
   const auto add = [&](std::int64_t number, std::int64_t begin_s) {

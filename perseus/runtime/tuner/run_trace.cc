@@ -97,7 +97,9 @@ class RunTraceWriter {
     for (const protocol::EnergySample& sample : step.energy) {
       const Nanoseconds at = begin + (sample.after + sample.until) / 2;
       const auto last = last_energy_.find(name);
-      if (last != last_energy_.end() && at > last->second.first) {
+      // A smaller value begins a new count.
+      if (last != last_energy_.end() && at > last->second.first &&
+          sample.energy_j >= last->second.second) {
         AddCounter(name.dp_rank + 1, LaneName(name) + " power", last->second.first, "W",
                    (sample.energy_j - last->second.second) / ToSeconds(at - last->second.first));
       }

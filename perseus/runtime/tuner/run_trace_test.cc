@@ -36,7 +36,7 @@ class RunTraceTest : public testing::Test {
     step.begin = 2'000'000'000'000 - epoch + name.pp_rank * 1'000;
     step.end = step.begin + 50'000'000;
     step.instructions.push_back({InstructionKind::kForward, 4, 0, 1'000, 40'000'001, mhz_});
-    step.energy = {{0, 0, 10}, {20'000'000, 20'000'000, 16}};
+    step.energy = {{0, 0, 10}, {20'000'000, 20'000'000, 16}, {30'000'000, 30'000'000, 2}};
     step.clocks.push_back({500, 700, 1410, 2});
     std::ofstream(protocol::RankLogPath(directory_, name))
         << protocol::FormatRecord(header) << protocol::FormatRecord(step);
@@ -101,6 +101,10 @@ TEST_F(RunTraceTest, ClocksAndPowerAreCounters) {
   EXPECT_DOUBLE_EQ(applied->at("ts").get<double>(), 1.7);
   EXPECT_EQ(applied->at("args").at("MHz"), 1410);
   EXPECT_NEAR(power->at("args").at("W").get<double>(), 6 / 0.02, 1e-3);
+  EXPECT_EQ(std::ranges::count(events, "pp_rank 0 power",
+                               [](const json& event) { return event.at("name"); }),
+            1)
+      << "a smaller value begins a new count";
 }
 
 TEST_F(RunTraceTest, EachStepHasItsPlan) {

@@ -64,7 +64,7 @@ class VirtualDevice final : public device::Device {
     telemetry.energy_j = reading->published_energy_j;
     telemetry.temperature_c = static_cast<int>(std::lround(reading->temperature_c));
     telemetry.sm_clock_mhz = reading->sm_clock_mhz;
-    telemetry.memory_clock_mhz = reading->memory_clock_mhz;
+    if (reading->memory_clock_mhz > 0) telemetry.memory_clock_mhz = reading->memory_clock_mhz;
     telemetry.limits = reading->limits;
     return telemetry;
   }

@@ -80,8 +80,9 @@ class Formatter {
       Append("[{},{},{},{}]", change.requested, change.applied, change.frequency_mhz,
              change.outcome);
     });
-    Append(",\"temperature_c\":{},\"power_w\":{},\"limited\":{}", step.temperature_c, step.power_w,
-           step.is_limited);
+    if (step.temperature_c) Append(",\"temperature_c\":{}", *step.temperature_c);
+    if (step.power_w) Append(",\"power_w\":{}", *step.power_w);
+    Append(",\"limited\":{}", step.is_limited);
     if (!step.limited_by.empty()) {
       List("limited_by", step.limited_by,
            [&](const std::string& name) { Append("{}", Quoted(name)); });
@@ -185,8 +186,12 @@ RanStep ReadStep(const Node& node) {
   step.instructions = ReadRows<RanInstruction>(node, "instructions", 6, ReadInstruction);
   step.energy = ReadRows<EnergySample>(node, "energy", 3, ReadSample);
   step.clocks = ReadRows<ClockChange>(node, "clocks", 4, ReadChange);
-  step.temperature_c = node.Member("temperature_c").Count(-kHottest, kHottest, "degrees Celsius");
-  step.power_w = node.Member("power_w").Number(0, kMostMeasuredWatts, "watts");
+  if (node.Has("temperature_c")) {
+    step.temperature_c = node.Member("temperature_c").Count(-kHottest, kHottest, "degrees Celsius");
+  }
+  if (node.Has("power_w")) {
+    step.power_w = node.Member("power_w").Number(0, kMostMeasuredWatts, "watts");
+  }
   step.is_limited = node.Member("limited").Flag();
   if (node.Has("limited_by")) {
     const Node names = node.Member("limited_by");

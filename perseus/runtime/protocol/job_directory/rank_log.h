@@ -38,6 +38,11 @@
 // counter. The counter took this value after `from` (the last reading of the old value), and not
 // after `to`.
 //
+// A value that is smaller than the one before begins a new count: the energy between the two is
+// unknown.
+//
+// `temperature_c` and `power_w` are left out if the driver does not report them.
+//
 // A second header with the same pid and epoch comes from the same process, which knew more at that
 // time. For example, the process got its lease later. The last header counts.
 //
@@ -133,8 +138,9 @@ struct RanStep {
   std::vector<RanInstruction> instructions;
   std::vector<EnergySample> energy;  // In order of time. Each sample is in one step only.
   std::vector<ClockChange> clocks;
-  int temperature_c = 0;  // Read at the end of the step. 0: unknown.
-  double power_w = 0;
+  // Read at the end of the step. Absent: the driver does not report it for this GPU alone.
+  std::optional<int> temperature_c;
+  std::optional<double> power_w;
   // A reading showed that heat, power or another program limits the clock.
   bool is_limited = false;
   // Empty: nothing held the clock down, or an older client did not record it.

@@ -81,6 +81,16 @@ TEST(RankRecord, AStepNeedNotSayWhatLimitsItsClock) {
   EXPECT_EQ(Parsed(line), RankRecord(step));
 }
 
+TEST(RankRecord, WhatTheDriverDoesNotReportIsAbsent) {
+  RanStep step = Step(12);
+  step.temperature_c.reset();
+  step.power_w.reset();
+  const std::string line = FormatRecord(step);
+  EXPECT_THAT(line, Not(HasSubstr("temperature_c")));
+  EXPECT_THAT(line, Not(HasSubstr("power_w")));
+  EXPECT_EQ(Parsed(line), RankRecord(step));
+}
+
 TEST(RankRecord, OnlyAPowerLimitDisturbsNoStep) {
   RanStep step;
   EXPECT_FALSE(step.IsDisturbed());

@@ -236,9 +236,13 @@ GpuStatus ReadStatus(const Node& node) {
   gpu.setting = text("setting");
   gpu.before = text("before");
   gpu.is_restoring = node.Member("is_restoring").Flag();
-  gpu.sm_clock_mhz = ReadCount(node.Member("sm_clock_mhz"), kClockMhz, "MHz");
-  gpu.power_w = ReadNumber(node.Member("power_w"), kPowerWatts, "watts");
-  gpu.temperature_c = ReadCount(node.Member("temperature_c"), kTemperatureCelsius, "°C");
+  if (node.Has("sm_clock_mhz")) {
+    gpu.sm_clock_mhz = ReadCount(node.Member("sm_clock_mhz"), kClockMhz, "MHz");
+  }
+  if (node.Has("power_w")) gpu.power_w = ReadNumber(node.Member("power_w"), kPowerWatts, "watts");
+  if (node.Has("temperature_c")) {
+    gpu.temperature_c = ReadCount(node.Member("temperature_c"), kTemperatureCelsius, "°C");
+  }
   gpu.switches = ReadWhole(node.Member("switches"), kMostSwitches, "a count");
   gpu.postponed = ReadWhole(node.Member("postponed"), kMostSwitches, "a count");
   gpu.most_changes_per_s =
@@ -395,28 +399,35 @@ Member MemberOf(const Grant& grant) { return {"grant", DescribeGrant(grant)}; }
 Member MemberOf(const Revoke& revoke) { return {"revoke", DescribeGrant(revoke.grant)}; }
 
 ordered_json Describe(const GpuStatus& gpu) {
-  return {{"index", std::clamp(gpu.index, -1, kHighestIndex)},
-          {"uuid", gpu.uuid},
-          {"name", Presentable(gpu.name, kLongestName)},
-          {"measure_only", Presentable(gpu.measure_only, kLongestName)},
-          {"trouble", Presentable(gpu.trouble, kLongestName)},
-          {"lease", gpu.lease},
-          {"job", Presentable(gpu.job, kLongestName)},
-          {"uid", gpu.uid},
-          {"pid", std::max(gpu.pid, 0)},
-          {"held_s", Within(gpu.held_s, kHeldSeconds)},
-          {"slowdown", Within(gpu.slowdown, kSlowdown)},
-          {"setting", Presentable(gpu.setting, kLongestName)},
-          {"before", Presentable(gpu.before, kLongestName)},
-          {"is_restoring", gpu.is_restoring},
-          {"sm_clock_mhz", Within(gpu.sm_clock_mhz, kClockMhz)},
-          {"power_w", Within(gpu.power_w, kPowerWatts)},
-          {"temperature_c", Within(gpu.temperature_c, kTemperatureCelsius)},
-          {"switches", std::min(gpu.switches, kMostSwitches)},
-          {"postponed", std::min(gpu.postponed, kMostSwitches)},
-          {"most_changes_per_s", Within(gpu.most_changes_per_s, kChangesPerSecond)},
-          {"slow_by", Presentable(gpu.slow_by, kLongestName)},
-          {"overridden", Presentable(gpu.overridden, kLongestName)}};
+  const auto known = [](const auto& value, const auto& range) {
+    return value ? ordered_json(Within(*value, range)) : ordered_json();
+  };
+  ordered_json status = {{"index", std::clamp(gpu.index, -1, kHighestIndex)},
+                         {"uuid", gpu.uuid},
+                         {"name", Presentable(gpu.name, kLongestName)},
+                         {"measure_only", Presentable(gpu.measure_only, kLongestName)},
+                         {"trouble", Presentable(gpu.trouble, kLongestName)},
+                         {"lease", gpu.lease},
+                         {"job", Presentable(gpu.job, kLongestName)},
+                         {"uid", gpu.uid},
+                         {"pid", std::max(gpu.pid, 0)},
+                         {"held_s", Within(gpu.held_s, kHeldSeconds)},
+                         {"slowdown", Within(gpu.slowdown, kSlowdown)},
+                         {"setting", Presentable(gpu.setting, kLongestName)},
+                         {"before", Presentable(gpu.before, kLongestName)},
+                         {"is_restoring", gpu.is_restoring},
+                         {"sm_clock_mhz", known(gpu.sm_clock_mhz, kClockMhz)},
+                         {"power_w", known(gpu.power_w, kPowerWatts)},
+                         {"temperature_c", known(gpu.temperature_c, kTemperatureCelsius)},
+                         {"switches", std::min(gpu.switches, kMostSwitches)},
+                         {"postponed", std::min(gpu.postponed, kMostSwitches)},
+                         {"most_changes_per_s", Within(gpu.most_changes_per_s, kChangesPerSecond)},
+                         {"slow_by", Presentable(gpu.slow_by, kLongestName)},
+                         {"overridden", Presentable(gpu.overridden, kLongestName)}};
+  for (const char* key : {"sm_clock_mhz", "power_w", "temperature_c"}) {
+    if (status[key].is_null()) status.erase(key);
+  }
+  return status;
 }
 
 Member MemberOf(const Done&) { return {"done", ordered_json::object()}; }

@@ -122,9 +122,10 @@ struct GpuStatus {
   std::string setting;
   std::string before;
   bool is_restoring = false;  // The lease has ended, and the agent still tries to restore the GPU.
-  int sm_clock_mhz = 0;
-  double power_w = 0;
-  int temperature_c = 0;
+  // Absent: the driver does not report it.
+  std::optional<int> sm_clock_mhz;
+  std::optional<double> power_w;
+  std::optional<int> temperature_c;
   std::uint64_t switches = 0;
   // The number of requests of a lower clock that have waited because of the agent's limit on
   // changes.

@@ -149,7 +149,9 @@ TEST(Messages, DriverMessagesAreSanitized) {
   gpu.switches = std::numeric_limits<std::uint64_t>::max();
   gpu.postponed = std::numeric_limits<std::uint64_t>::max();
   gpu.most_changes_per_s = std::numeric_limits<double>::infinity();
-  const auto parsed = ValueOf(ParseReply(Format(Reply{Listing{{gpu}}})));
+  GpuStatus silent;
+  silent.uuid = "GPU-2";
+  const auto parsed = ValueOf(ParseReply(Format(Reply{Listing{{gpu, silent}}})));
   const GpuStatus& seen = std::get<Listing>(parsed).gpus[0];
   EXPECT_EQ(seen.name, "line?break ? ?[2J é");
   EXPECT_EQ(seen.trouble, std::string(197, 'x') + "...");
@@ -158,6 +160,7 @@ TEST(Messages, DriverMessagesAreSanitized) {
   EXPECT_EQ(seen.sm_clock_mhz, 0);
   EXPECT_EQ(seen.power_w, 0);
   EXPECT_EQ(seen.switches, kMostSwitches);
+  EXPECT_EQ(std::get<Listing>(parsed).gpus[1], silent) << "unknown values are absent, not 0";
   EXPECT_EQ(seen.postponed, kMostSwitches);
   EXPECT_EQ(seen.most_changes_per_s, kMostChangesPerSecond);
 }
