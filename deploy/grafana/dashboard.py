@@ -11,6 +11,8 @@ VARIABLES = [
     {"name": "node", "label": "Node", "type": "query", "datasource": SOURCE,
      "query": "label_values(perseus_gpu_up, Hostname)", "refresh": 2, "includeAll": True, "multi": True,
      "allValue": ".*", "current": {"text": "All", "value": "$__all"}},
+    {"name": "price", "label": "Price of a kWh ($)", "type": "textbox", "query": "0.12",
+     "current": {"text": "0.12", "value": "0.12"}},
 ]
 OPTIONS = {
     "stat": {},
@@ -22,11 +24,12 @@ TARGET = {"stat": {"instant": True}, "timeseries": {}, "heatmap": {"format": "he
 WIDTH, HEIGHT = 24, 8  # The board's width and a panel's height, in cells of Grafana's grid.
 
 
-def panel(title, unit, *queries, type="timeseries", about=""):
-    """`queries`: pairs of a query and the legend of its series."""
+def panel(title, unit, *queries, type="timeseries", about="", since=""):
+    """`queries`: pairs of a query and the legend of its series. `since`: another begin of the panel's time range."""
     targets = [{"refId": "ABC"[i], "expr": query, "legendFormat": legend, **TARGET[type]}
                for i, (query, legend) in enumerate(queries)]
     return {"type": type, "title": title, **({"description": about} if about else {}), "datasource": SOURCE,
+            **({"timeFrom": since} if since else {}),
             "targets": targets, "fieldConfig": {"defaults": {"unit": unit}, "overrides": []}, "options": OPTIONS[type]}
 
 
@@ -53,8 +56,25 @@ def of_gpu(metric):
 
 
 GPU = "{{Hostname}} {{gpu}}"
+# What each job would draw at maximum frequency, at its measured pace. The saving of a job without fresh steps
+# or without a lease is absent, so the job is in no mean.
+BASELINE_W = f"({of_job('step_baseline_joules')} / {of_job('step_measured_seconds')})"
+SAVED_SHARE = (f"sum({of_job('saving_ratio')} * {BASELINE_W}) / "
+               f"sum({BASELINE_W} and on (key) {of_job('saving_ratio')})")
+SAVED_KWH = ("(sum(increase(perseus_server_baseline_joules_total[$__range])) - "
+             "sum(increase(perseus_server_measured_joules_total[$__range]))) / 3.6e6")
 # Each section has lines of panels. The panels of a line share its width.
 SECTIONS = {
+    "Cost": [[
+        panel("Power now", "watt", ("sum(max by (UUID) (DCGM_FI_DEV_POWER_USAGE))", "all GPUs"), type="stat",
+              about="All GPUs with an agent"),
+        panel("Saved now", "percentunit", (SAVED_SHARE, "all jobs"), type="stat",
+              about="Measured, against maximum frequency. Without jobs that end no steps or whose ranks have no lease"),
+        panel("Energy saved this month", "kwatth", (SAVED_KWH, "all jobs"), type="stat", since="now/M"),
+        panel("Money saved this month", "currencyUSD", (f"{SAVED_KWH} * $price", "all jobs"), type="stat", since="now/M"),
+        panel("Jobs that need a person", "none", (f"sum({of_job('needs_person')})", "jobs"), type="stat",
+              about="perseus jobs and perseus job show say why"),
+    ]],
     "Fleet": [[
         panel("Nodes connected", "short", ("sum(perseus_server_streams)", "nodes"), type="stat",
               about="Event streams, one per node"),
@@ -92,9 +112,14 @@ SECTIONS = {
         panel("Step energy: measured over promised", "percentunit",
               (f"{of_job('step_measured_joules')} / {of_job('step_promised_joules')} - 1", "{{key}}")),
         panel("Measured saving against maximum frequency", "percentunit",
-              (f"1 - {of_job('step_measured_joules')} / {of_job('step_baseline_joules')}", "{{key}}")),
+              (of_job("saving_ratio"), "{{key}}"),
+              about="Absent while a job ends no steps, or if a rank has no lease"),
     ], [
-        panel("Energy saved", "joule", ("sum(perseus_server_energy_saved_joules)", "all jobs")),
+        panel("Time since the last step", "s", (of_job("last_step_age_seconds"), "{{key}}")),
+        panel("Ranks that do not run", "none", (f"{of_job('ranks')} - {of_job('ranks_running')}", "{{key}}")),
+        panel("Ranks without a lease", "none", (of_job("ranks_without_lease"), "{{key}}")),
+    ], [
+        panel("Power saved", "watt", (f"{of_job('saving_ratio')} * {BASELINE_W}", "{{key}}")),
         panel("Plan age", "s", (of_job("plan_age_seconds"), "{{key}}")),
         panel("Ranks with limited clocks", "none", (of_job("limited_ranks"), "{{key}}")),
     ], [

@@ -193,7 +193,7 @@ TEST_F(JobProgramTest, ShowFoldsAssignments) {
   EXPECT_THAT(JobWell("stragglers run"), ContainsRegex("3 +report +30 % .* withdrawn"));
 }
 
-// Before version 0.2, the flag was a factor here, but percent in `perseus plan`.
+// In version 0.1, the flag was a factor here, but percent in `perseus plan`.
 TEST_F(JobProgramTest, TheSlowdownOfAStragglerIsInPercent) {
   JobWell("register run" + std::string(kShape) + "--blocking-power 80");
   for (const char* quarter : {"25", "25%", "1.25x"}) {

@@ -214,8 +214,9 @@ class Check:
         jobs = self.call("GET", "/v1/jobs", 200, "?all=1").json()["jobs"]
         views = [self.call("GET", "/v1/jobs/{job}", 200, job=job["id"]).json() for job in jobs]
         for view in views:
+            view.get("training", {}).pop("last_step_s_ago", None)
             for node in view["nodes"]:
-                del node["seen_s_ago"]
+                del node["seen_s_ago"], node["last_step_s_ago"]
         return views, self.call("GET", "/v1/tokens", 200).json()
 
 

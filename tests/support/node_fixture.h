@@ -35,6 +35,7 @@ struct FakeServer {
   std::string job_problem = "{}";
   int report_status = 200;
   std::string report_answer = "{}";
+  bool refuses_running = false;  // As a server of version 0.1.
   std::string job = "j-1";
   std::string plan = TinyPlan();
   std::vector<std::string> requests;  // "PUT /v1/…", without reports.
@@ -67,7 +68,8 @@ struct FakeServer {
   http::Response TakeReports(const std::string& body) {
     const auto read =
         json_file::Read(body, "body", protocol::kDeepestReports, protocol::ReadReports);
-    if (!read || !read->refused.empty()) return {.status = 400, .body = "{}"};
+    const bool is_refused = refuses_running && body.find("\"running\"") != std::string::npos;
+    if (!read || !read->refused.empty() || is_refused) return {.status = 400, .body = "{}"};
     if (report_status == 200) reports.push_back(json::parse(body).at("jobs"));
     return {.status = report_status, .body = report_answer};
   }

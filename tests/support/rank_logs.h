@@ -1,12 +1,17 @@
 // For tests: writes logs as ranks do.
 #pragma once
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "perseus/base/file_descriptor.h"
 #include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 namespace perseus::node {
@@ -43,6 +48,13 @@ class RankLogs {
     step.end = step.begin + kStepTime;
     step.instructions = {{InstructionKind::kForward, 0, 0, 0, kStepTime / 2, 1410}};
     Append(name, step);
+  }
+  // Locks the log of a rank as its process does. The process ends when the descriptor is closed.
+  FileDescriptor Lock(const protocol::RankId& name) const {
+    FileDescriptor log(
+        ::open(protocol::RankLogPath(job_directory_, name).c_str(), O_WRONLY | O_CLOEXEC));
+    if (::flock(log.get(), LOCK_EX | LOCK_NB) != 0) throw std::runtime_error("the log is locked");
+    return log;
   }
   void Append(const protocol::RankId& name, const protocol::RankRecord& record) const {
     Text(Name(name) + ".jsonl", protocol::FormatRecord(record));

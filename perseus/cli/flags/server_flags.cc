@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "perseus/base/environment.h"
+#include "perseus/base/excerpt.h"
 #include "perseus/base/json_text.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/flag_checks.h"
@@ -79,6 +80,30 @@ Result<ServerClient> ServerClient::Connect(const ServerFlags& flags) {
 
 Result<nlohmann::ordered_json> ServerClient::Get(const std::string& target) {
   return Parsed(GetText(target));
+}
+
+Result<nlohmann::ordered_json> ServerClient::GetAll(const std::string& target,
+                                                    const std::string& name,
+                                                    const std::string& query) {
+  auto rows = nlohmann::ordered_json::array();
+  std::string after;
+  do {
+    auto page = Get(fmt::format("{}?limit=500{}{}", target, query,
+                                after.empty() ? "" : "&after=" + http::PercentEncoded(after)));
+    if (!page) return page;
+    for (auto& row : page->at(name)) rows.push_back(std::move(row));
+    std::string next = page->value("next", "");
+    // A Perseus server never sends the same page again. Without this check, the loop would not end
+    // if another program did.
+    if (next == after && !next.empty()) {
+      return FailAs(ErrorKind::kSystem,
+                    "the server's list of {} does not end: it sends the page after {} again "
+                    "(upgrade the server)",
+                    name, Excerpt(next));
+    }
+    after = std::move(next);
+  } while (!after.empty());
+  return rows;
 }
 
 Result<std::string> ServerClient::GetText(const std::string& target) {

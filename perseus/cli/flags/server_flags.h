@@ -43,6 +43,10 @@ class ServerClient {
   static Result<ServerClient> Connect(const ServerFlags& flags);
 
   Result<nlohmann::ordered_json> Get(const std::string& target);
+  // Returns the rows of all pages of a list: GET TARGET?limit=…&after=…QUERY. `name` is the member
+  // with the rows, such as "jobs".
+  Result<nlohmann::ordered_json> GetAll(const std::string& target, const std::string& name,
+                                        const std::string& query = "");
   Result<std::string> GetText(const std::string& target);
   Result<nlohmann::ordered_json> Send(const std::string& method, const std::string& target,
                                       const std::string& body,

@@ -53,6 +53,7 @@ constexpr ListedVerb kListedVerbs[] = {
     {kInACluster, "node", "Connect the jobs of this node with a server", AddNodeVerb},
     {kInACluster, "jobs", "List the jobs of a server", AddJobsVerb},
     {kInACluster, "job", "Register, show and change a job of a server", AddJobVerb},
+    {kInACluster, "nodes", "List the nodes of a server, and how their ranks do", AddNodesVerb},
     {kInACluster, "token", "Manage the tokens of a server", AddTokenVerb},
 
     {kMore, "compare", "Compare policies that choose clocks", AddCompareVerb},

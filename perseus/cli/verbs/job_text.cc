@@ -16,16 +16,42 @@ namespace {
 using nlohmann::ordered_json;
 
 std::string FormatNodes(const ordered_json& nodes) {
-  Table table(
-      {"node", "ranks", "state", "received", "follows", "since step", "last report (s ago)"});
+  Table table({"node", "ranks", "run", "no lease", "state", "received", "follows", "since step",
+               "last step (s ago)", "last report (s ago)"});
   for (const ordered_json& node : nodes) {
-    table.AddRow({node.at("node"), std::to_string(node.at("ranks").size()), node.at("state"),
+    table.AddRow({node.at("node"), std::to_string(node.at("ranks").size()),
+                  NumberText(node, "running", "{:.0f}"),
+                  NumberText(node, "without_lease", "{:.0f}"), node.at("state"),
                   fmt::format("{}", node.at("acknowledged").get<std::int64_t>()),
                   fmt::format("{}", node.at("following").get<std::int64_t>()),
                   fmt::format("{}", node.at("since_step").get<std::int64_t>()),
+                  NumberText(node, "last_step_s_ago", "{:.1f}"),
                   fmt::format("{:.1f}", node.at("seen_s_ago").get<double>())});
   }
   return table.Format();
+}
+
+// Formats whether the ranks run, and what needs a person. An older server does not know it.
+std::string FormatTraining(const ordered_json& job) {
+  std::string text;
+  if (const auto training = job.find("training");
+      training != job.end() && training->at("state") != "idle") {
+    text = fmt::format("training: {}, {} of {} run", training->at("state").get<std::string>(),
+                       training->at("running").get<int>(),
+                       Counted(training->at("ranks").get<int>(), "rank"));
+    if (const int without = training->at("without_lease").get<int>(); without > 0) {
+      text += fmt::format(", {} without a lease", without);
+    }
+    if (training->contains("last_step_s_ago")) {
+      text += fmt::format(", last step {} ended {} s ago", job.at("last_step").get<std::int64_t>(),
+                          NumberText(*training, "last_step_s_ago", "{:.1f}"));
+    }
+    text += "\n";
+  }
+  for (const ordered_json& need : job.value("needs", ordered_json::array())) {
+    text += "needs a person: " + need.get<std::string>() + "\n";
+  }
+  return text;
 }
 
 // Formats the plan of each pipeline. Neighboring pipelines with the same plan share a row, because
@@ -107,6 +133,12 @@ std::string Longer(const ordered_json& straggler, const char* key) {
 
 }  // namespace
 
+std::string NumberText(const ordered_json& json, const char* key, const char* format) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_number()) return "";
+  return fmt::format(fmt::runtime(format), found->get<double>());
+}
+
 std::string TargetText(const ordered_json& target) {
   const auto known = job_planning::ParseTarget(JsonText(target), 1);
   // A newer server may have other targets.
@@ -154,6 +186,7 @@ std::string FormatJob(const ordered_json& job) {
       Counted(job.at("tensor_parallel").get<int>(), "GPU"), job.at("schedule").get<std::string>(),
       Counted(job.at("microbatches").get<int>(), "microbatch"));
   text += fmt::format("target: {}\n", TargetText(job.at("target")));
+  text += FormatTraining(job);
   if (job.contains("problem")) text += "problem: " + job["problem"].get<std::string>() + "\n";
   if (job.at("detect_stragglers") == false) text += "stragglers are not detected, only reported\n";
   if (job.at("profile_version") == 0) text += "no profile yet (perseus tune, or --profile)\n";

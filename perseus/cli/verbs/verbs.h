@@ -33,6 +33,7 @@ Verb AddEvaluateVerb(CLI::App& program);
 Verb AddGpuVerb(CLI::App& program);
 Verb AddJobVerb(CLI::App& program);
 Verb AddJobsVerb(CLI::App& program);
+Verb AddNodesVerb(CLI::App& program);
 Verb AddNodeVerb(CLI::App& program);
 Verb AddPartitionVerb(CLI::App& program);
 Verb AddQualifyVerb(CLI::App& program);

@@ -393,8 +393,9 @@ void Node::WriteAssignment(Job& job, Nanoseconds now) {
 
 // ---- Reports ----
 
-protocol::JobReport Node::ReportOf(const Job& job) {
+protocol::JobReport Node::ReportOf(const Job& job) const {
   protocol::JobReport report;
+  if (sends_running_) report.running = job.ranks.running();
   report.job = job.id.empty() ? job.key : job.id;
   const auto in_force = job.assignment.in_force();
   if (in_force && (job.id.empty() || in_force->job == job.id)) {
@@ -417,7 +418,7 @@ void Node::Report(Nanoseconds now) {
     protocol::JobReport report = ReportOf(job);
     is_new = is_new || !job.unsent.empty() || report.acknowledged != job.reported.acknowledged ||
              report.following != job.reported.following ||
-             report.since_step != job.reported.since_step;
+             report.since_step != job.reported.since_step || report.running != job.reported.running;
     report.steps = job.unsent;
     reports.push_back(std::move(report));
   }
@@ -438,6 +439,14 @@ void Node::Report(Nanoseconds now) {
 
 void Node::TakeAnswer(std::span<const protocol::JobReport> reports, const http::Response& response,
                       Nanoseconds now) {
+  const std::map<std::string, std::string> refused = RefusedOf(response);
+  if (!MayBeSentAgain(response)) {
+    sends_running_ = Takes(response, protocol::kTakesRunning);
+    const bool had_key = std::ranges::any_of(
+        reports, [](const protocol::JobReport& report) { return report.running.has_value(); });
+    // An older server, after a newer one, refuses the key. The reports are sent again without it.
+    if (had_key && !sends_running_ && (!IsSuccess(response) || !refused.empty())) return;
+  }
   if (IsSuccess(response)) {
     uplink_.Recovered("report");
     report_by_ = now + kReportAtLeastEvery;
@@ -447,13 +456,14 @@ void Node::TakeAnswer(std::span<const protocol::JobReport> reports, const http::
                      fmt::format("the server refuses reports: {}", ProblemText(response)));
     if (MayBeSentAgain(response)) return;
   }
-  std::set<std::string> sent;
-  for (const protocol::JobReport& report : reports) sent.insert(report.job);
+  std::map<std::string, std::optional<int>> sent;
+  for (const protocol::JobReport& report : reports) sent.emplace(report.job, report.running);
   const std::set<std::string> not_attached = NotAttachedOf(response);
-  const std::map<std::string, std::string> refused = RefusedOf(response);
   for (auto& [directory, job] : jobs_) {
     protocol::JobReport reported = ReportOf(job);
-    if (!job.lifecycle.is_attached() || !sent.contains(reported.job)) continue;
+    const auto found = sent.find(reported.job);
+    if (!job.lifecycle.is_attached() || found == sent.end()) continue;
+    reported.running = found->second;
     job.reported = std::move(reported);
     job.unsent.clear();
     if (const auto why = refused.find(job.reported.job); why != refused.end()) {

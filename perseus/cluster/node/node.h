@@ -123,7 +123,7 @@ class Node {
   void Report(Nanoseconds now);
   void TakeAnswer(std::span<const protocol::JobReport> reports, const http::Response& response,
                   Nanoseconds now);
-  static protocol::JobReport ReportOf(const Job& job);
+  protocol::JobReport ReportOf(const Job& job) const;
   std::string JobTarget(const Job& job) const;
 
   NodeOptions options_;
@@ -132,6 +132,7 @@ class Node {
   std::map<std::filesystem::path, Job> jobs_;  // The jobs by directory.
   // The directory whose ranks are reported to the server, by key.
   std::map<std::string, std::filesystem::path> holders_;
+  bool sends_running_ = false;  // Whether the server takes JobReport::running.
   Nanoseconds next_search_ = 0;
   Nanoseconds next_report_ = 0;  // The earliest time of the next report.
   Nanoseconds report_by_ = 0;    // The latest time, even if there is nothing new.

@@ -135,6 +135,35 @@ TEST_F(NodeTest, AttachesRanksFetchesPlansWritesTheAssignmentAndReports) {
   EXPECT_EQ(InForce().version, 2);
 }
 
+// An older server refuses the number of running ranks. Then no step is lost.
+TEST_F(NodeTest, ReportsHowManyRanksRunToServersThatTakeIt) {
+  const RankLogs logs = MakeAttachedJob();
+  auto process = logs.Lock({0, 0, 0});
+  Turn();
+  EXPECT_FALSE(server_.reports.back()[0].contains("running"));
+  server_.report_answer = R"({"takes": ["running", "more"]})";
+  Turn(5 * kSecond);
+  Turn();
+  EXPECT_EQ(server_.reports.back()[0].at("running"), 1);
+  process = FileDescriptor();
+  Turn();
+  EXPECT_EQ(server_.reports.back()[0].at("running"), 0) << "at once";
+
+  server_.refuses_running = true;
+  server_.report_answer = "{}";
+  for (int step = 1; step < 4; ++step) {
+    logs.End({0, 0, 0}, step, 0);
+    Turn();
+  }
+  EXPECT_FALSE(server_.reports.back()[0].contains("running"));
+  std::vector<int> steps;
+  for (const json& report : server_.reports) {
+    for (const json& step : report[0].at("steps")) steps.push_back(step.at("step"));
+  }
+  EXPECT_THAT(steps, ElementsAre(1, 2, 3));
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("refuses")));
+}
+
 // Returns a plan that has only the instructions of rank 0, as the server sends it.
 json CutPlan() {
   json plan = json::parse(TinyPlan(2));

@@ -8,6 +8,7 @@ namespace perseus::node {
 namespace {
 
 constexpr Nanoseconds kRankFollowerSearchEvery = 500'000'000;
+constexpr Nanoseconds kFindProcessesEvery = kSecond;
 // Ranks of a job wait for each other, so they differ by few steps. A rank that is further behind is
 // dead or belongs to an earlier run.
 constexpr std::int64_t kMostBehind = 2;
@@ -53,6 +54,17 @@ void RankFollower::ForgetDeleted(const std::map<protocol::RankId, std::filesyste
   }
 }
 
+void RankFollower::FindProcesses(Nanoseconds now) {
+  if (now < next_processes_) return;
+  next_processes_ = now + kFindProcessesEvery;
+  for (auto& [name, rank] : ranks_) {
+    if (!rank.is_alive) continue;
+    const auto is_written = rank.reader.IsBeingWritten();
+    if (is_written == true) rank.has_process = true;
+    if (is_written == false && rank.has_process) rank.has_process = false;
+  }
+}
+
 void RankFollower::TakeHeader(const protocol::RankHeader& header, Rank& rank, News& news) {
   if (!protocol::IsOfSameProcess(rank.header, header)) {
     collector_.Restart(header.name);
@@ -89,6 +101,7 @@ RankFollower::News RankFollower::Look(
     next_search_ = now + kRankFollowerSearchEvery;
     FindLogs(news);
   }
+  FindProcesses(now);
   for (auto& [name, rank] : ranks_) {
     const auto records = rank.reader.ReadNew();
     if (!records) {
@@ -116,6 +129,12 @@ std::vector<protocol::RankHeader> RankFollower::Alive() const {
     if (rank.is_alive) alive.push_back(rank.header);
   }
   return alive;
+}
+
+int RankFollower::running() const {
+  return static_cast<int>(std::ranges::count_if(ranks_, [](const auto& entry) {
+    return entry.second.is_alive && entry.second.has_process.value_or(true);
+  }));
 }
 
 JobProgress RankFollower::progress() const {

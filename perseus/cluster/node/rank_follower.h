@@ -3,7 +3,8 @@
 //
 // A directory may contain logs of an earlier run. So the follower skips the content that a log has
 // when it is found. A rank is alive if its log has no step yet, or if its log has grown since it
-// was found. If its log is deleted, the rank is forgotten.
+// was found. If its log is deleted, the rank is forgotten. The process of a rank has ended if its
+// log was locked (RankLogReader), and no longer is.
 //
 // Not thread safe.
 #pragma once
@@ -45,6 +46,8 @@ class RankFollower {
 
   // The headers of the ranks that are alive, sorted by rank.
   std::vector<protocol::RankHeader> Alive() const;
+  // How many ranks of Alive() have not lost their process, as far as known.
+  int running() const;
   std::vector<protocol::StepReport> TakeReports(Nanoseconds now) { return collector_.Take(now); }
   JobProgress progress() const;
   // The highest version of assignment.json that a rank has followed during the life of this
@@ -66,6 +69,8 @@ class RankFollower {
     protocol::RankHeader header;
     bool is_alive = false;
     int missed = 0;  // In how many searches in a row the log was missing.
+    // Whether the process runs. Empty: its log was never locked.
+    std::optional<bool> has_process = {};
     std::int64_t last_step = -1;
     Nanoseconds last_end = 0;
     std::optional<Nanoseconds> step_time;
@@ -73,12 +78,14 @@ class RankFollower {
   };
   void FindLogs(News& news);
   void ForgetDeleted(const std::map<protocol::RankId, std::filesystem::path>& logs, News& news);
+  void FindProcesses(Nanoseconds now);
   void TakeHeader(const protocol::RankHeader& header, Rank& rank, News& news);
   void TakeStep(const protocol::RanStep& step, std::int64_t server_version, Rank& rank,
                 Nanoseconds now);
 
   std::filesystem::path job_directory_;
   Nanoseconds next_search_ = 0;
+  Nanoseconds next_processes_ = 0;
   std::map<protocol::RankId, Rank> ranks_;
   StepCollector collector_;
   std::int64_t highest_version_ = 0;

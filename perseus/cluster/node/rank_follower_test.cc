@@ -55,6 +55,24 @@ TEST_F(RankFollowerTest, ARankIsAliveOnceItsLogGrowsOrHasNoStepYet) {
   EXPECT_THAT(follower_.Alive(), SizeIs(2));
 }
 
+// A killed rank leaves its log, so only the lock shows that it has ended.
+TEST_F(RankFollowerTest, ARankRunsUntilTheLockOfItsLogIsGone) {
+  logs_.Begin({0, 0, 0}, 100);
+  logs_.Begin({0, 1, 0}, 101);  // This log has no lock, as on a file system without locks.
+  auto process = logs_.Lock({0, 0, 0});
+  Look();
+  EXPECT_EQ(follower_.running(), 2);
+  process = FileDescriptor();
+  Look();
+  EXPECT_EQ(follower_.running(), 1);
+  EXPECT_THAT(follower_.Alive(), SizeIs(2)) << "they stay attached";
+
+  process = logs_.Lock({0, 0, 0});  // A look at the log leaves no lock.
+  logs_.Begin({0, 0, 0}, 102);
+  EXPECT_TRUE(Look().has_restarted);
+  EXPECT_EQ(follower_.running(), 2);
+}
+
 // The rank renames its log and begins another one.
 TEST_F(RankFollowerTest, ContinuesWithTheNextLogAfterTheRankRotatesIt) {
   const protocol::RankId rank{0, 0, 0};

@@ -89,6 +89,12 @@ std::map<std::string, std::string> RefusedOf(const http::Response& answer) {
   return refused;
 }
 
+bool Takes(const http::Response& answer, std::string_view key) {
+  const auto json = ParseJson(answer.body);
+  if (!json.is_object() || !json.contains("takes")) return false;
+  return std::ranges::find(json["takes"], key) != json["takes"].end();
+}
+
 bool IsNameConflict(const http::Response& problem) {
   return TextOf(problem, "pointer") == "/instance";
 }

@@ -22,7 +22,7 @@ using nlohmann::ordered_json;
 // An event has a depth of 3: event, plans, plan. The additions of a newer server may be deeper.
 constexpr int kDeepestEvent = 16;
 constexpr std::size_t kMostUpcomingPlans = 10'000;
-constexpr std::size_t kMostRanksOfNode = 4096;
+constexpr int kMostRanksOfNode = 4096;
 constexpr std::size_t kLongestGpu = 128;
 constexpr std::size_t kMostJobsOfReport = 10'000;
 // A shorter time has no meaning, because two steps seem to end at the same moment.
@@ -93,7 +93,7 @@ StepReport ReadStepReport(const Node& node) {
 }
 
 JobReport ReadJobReport(const Node& node) {
-  node.RequireObject({"job", "acknowledged", "following", "since_step", "steps"});
+  node.RequireObject({"job", "acknowledged", "following", "since_step", kTakesRunning, "steps"});
   JobReport report;
   report.job = node.Member("job").Text();
   const auto read = [&node](std::string_view key, std::int64_t least, std::int64_t fallback) {
@@ -103,6 +103,9 @@ JobReport ReadJobReport(const Node& node) {
   report.acknowledged = read("acknowledged", 0, report.acknowledged);
   report.following = read("following", 0, report.following);
   report.since_step = read("since_step", -1, report.since_step);
+  if (node.Has(kTakesRunning)) {
+    report.running = node.Member(kTakesRunning).Count(0, kMostRanksOfNode, "a number of ranks");
+  }
   if (node.Has("steps")) report.steps = ReadSteps(node.Member("steps"));
   return report;
 }
@@ -183,7 +186,7 @@ std::vector<std::string> ReadUsers(const Node& list) {
 Attachment ReadAttachment(const Node& body, const HighestRanks& highest) {
   body.RequireObject({"ranks", "restarted", "instance", "users"});
   const Node list = body.Member("ranks");
-  if (list.ListSize() == 0 || list.ListSize() > kMostRanksOfNode) {
+  if (list.ListSize() == 0 || list.ListSize() > std::size_t{kMostRanksOfNode}) {
     ThrowAt(list.path, "has {} ranks (expected 1 to {})", list.ListSize(), kMostRanksOfNode);
   }
   return {
@@ -222,11 +225,12 @@ std::vector<StepReport> ReadSteps(const Node& list) {
 std::string FormatReports(std::span<const JobReport> jobs) {
   auto list = ordered_json::array();
   for (const JobReport& job : jobs) {
-    list.push_back({{"job", job.job},
-                    {"acknowledged", job.acknowledged},
-                    {"following", job.following},
-                    {"since_step", job.since_step},
-                    {"steps", StepsJson(job.steps)}});
+    ordered_json& row = list.emplace_back(ordered_json{{"job", job.job},
+                                                       {"acknowledged", job.acknowledged},
+                                                       {"following", job.following},
+                                                       {"since_step", job.since_step}});
+    if (job.running) row[kTakesRunning] = *job.running;
+    row["steps"] = StepsJson(job.steps);
   }
   return JsonText(ordered_json{{"jobs", std::move(list)}});
 }

@@ -131,7 +131,7 @@ TEST(NodeMessages, AreReadAsTheyWereWritten) {
   EXPECT_EQ(*ParseRanks(FormatRanks(attachment.ranks)), attachment.ranks);
 
   const StepReport step{118, 1, 2.5, 2.25, 5120.5, 6, 4, 1, 2};
-  const std::vector<JobReport> reports{{"j-1", 7, 6, 88, {step}}, {.job = "j-2"}};
+  const std::vector<JobReport> reports{{"j-1", 7, 6, 88, {step}, 3}, {.job = "j-2"}};
   const auto reported = ReadBack(FormatReports(reports), ReadReports);
   ASSERT_TRUE(reported) << reported.error().Message();
   EXPECT_EQ(reported->jobs, reports);

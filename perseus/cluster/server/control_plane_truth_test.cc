@@ -155,7 +155,10 @@ TEST_F(TruthTest, ThePromiseOfThePlanIsCompared) {
   ASSERT_TRUE(Comes([&] { return Metric("perseus_job_promise_broken{key=\"run\"}") == "1"; }));
   EXPECT_EQ(Metric("perseus_server_nodes{state=\"following\"}"), "2");
   EXPECT_NE(Metric("perseus_job_step_promised_joules{key=\"run\"}"), "");
-  EXPECT_NE(Metric("perseus_server_energy_saved_joules"), "0");
+  const double baseline_j = std::stod(Metric("perseus_server_baseline_joules_total"));
+  EXPECT_GT(baseline_j, 0);
+  EXPECT_NE(Metric("perseus_server_measured_joules_total"), "0");
+  EXPECT_NE(Metric("perseus_job_saving_ratio{key=\"run\"}"), "");
 }
 
 // Steps take 8 % longer than planned with the plan, and as long as planned without it.

@@ -99,7 +99,7 @@ telemetry::ReportCallbacks Fleet::Callbacks() {
                 "times at the default clocks (0: not measured yet); {}",
                 key, store::Name(guard.state), guard.with_plan, guard.without_plan, guard.why);
           },
-      .saved = [this](double energy_j) { metrics_.CountSavedEnergy(energy_j); }};
+      .judged = [this](const telemetry::JudgedEnergy& energy) { metrics_.CountEnergy(energy); }};
 }
 
 }  // namespace perseus::server

@@ -65,6 +65,7 @@ std::map<std::string, RightsRow> Table() {
       {"POST /v1/jobs/{job}/forecasts",
        {For::kOwners, job + "/forecasts", R"({"dp_rank": 0, "slowdown": 1.5})"}},
       {"GET /v1/plans/{plan}", {For::kReaders, "/v1/plans/PLAN", ""}},
+      {"GET /v1/nodes", {For::kReadersOfFleet, "/v1/nodes", ""}},
       {"GET /v1/nodes/{node}/jobs", {For::kReadersOfNode, node + "/jobs", ""}},
       {"PUT /v1/nodes/{node}/jobs/{job}",
        {For::kNodes, node + "/jobs/mine", R"({"ranks": [{"dp_rank": 0, "pp_rank": 0}]})"}},

@@ -49,7 +49,27 @@ void ServerDatabase::AfterProbe() {
     }
   }
   const auto fleet = ReadFleetStatus(*store_, options_.now());
-  if (fleet) metrics_.SetFleet(*fleet);
+  if (!fleet) return;
+  metrics_.SetFleet(*fleet);
+  LogNeeds(*fleet);
+}
+
+// Logs each reason why a job needs a person, once while it lasts.
+void ServerDatabase::LogNeeds(const FleetStatus& fleet) {
+  std::set<std::pair<std::string, std::string>> needs;
+  for (const JobStatus& job : fleet.jobs) {
+    for (const Need& need : job.needs) {
+      needs.emplace(job.key, need.reason);
+      if (!needs_.contains({job.key, std::string(need.reason)})) {
+        log_.warn("job={} needs a person: {}", job.key, need.text);
+      }
+    }
+  }
+  for (const auto& [key, reason] : needs_) {
+    if (!needs.contains({key, reason}))
+      log_.info("job={} no longer needs a person: {}", key, reason);
+  }
+  needs_ = std::move(needs);
 }
 
 }  // namespace perseus::server

@@ -16,9 +16,12 @@
 #include <boost/asio/thread_pool.hpp>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "perseus/base/result.h"
+#include "perseus/cluster/server/api/fleet_status.h"
 #include "perseus/cluster/server/control_plane.h"
 #include "perseus/cluster/server/database_probe.h"
 #include "perseus/cluster/server/identity/answer.h"
@@ -57,6 +60,7 @@ class ServerDatabase {
 
  private:
   void AfterProbe();
+  void LogNeeds(const FleetStatus& fleet);
 
   const ControlPlaneOptions& options_;
   std::unique_ptr<store::Store> store_;
@@ -64,6 +68,8 @@ class ServerDatabase {
   spdlog::logger& log_;
   boost::asio::thread_pool pool_{kThreads};
   std::atomic<bool> needs_reread_ = false;
+  // The key of each job that needs a person, and the reason. Only for the thread of the probe.
+  std::set<std::pair<std::string, std::string>> needs_;
   std::optional<DatabaseProbe> probe_;
 };
 

@@ -105,11 +105,11 @@ struct ServerMetrics::Families {
       Counters("perseus_server_plan_guards_total",
                "Plans that were tried against the default clocks (trial), and the result: taken "
                "back (withdrawn) or back in force (cleared).");
-  // The metric is a gauge, because it may decrease: steps may use more energy than planned at
-  // maximum frequency.
-  Gauge& saved = OneGauge("perseus_server_energy_saved_joules",
-                          "Energy that steps judged by this replica saved since its start, "
-                          "against the planned energy at maximum frequency.");
+  Counter& baseline_energy =
+      One("perseus_server_baseline_joules_total",
+          "Planned energy at maximum frequency of the steps that this replica judged.");
+  Counter& measured_energy = One("perseus_server_measured_joules_total",
+                                 "Measured energy of the same steps. The difference is saved.");
   prometheus::Family<Counter>& reloads =
       Counters("perseus_server_reloads_total",
                "Files that were read again while the server runs (certificates, identities), by "
@@ -135,6 +135,19 @@ struct ServerMetrics::Families {
            "Planned energy of a step of all pipelines at maximum frequency."},
           {"perseus_job_limited_ranks",
            "Ranks whose clock heat, a power brake or another program limited in recent steps."},
+          {"perseus_job_last_step_age_seconds", "Since the last step of the job ended."},
+          {"perseus_job_ranks", "Attached ranks."},
+          {"perseus_job_ranks_running", "Attached ranks that run, on nodes that report."},
+          {"perseus_job_ranks_without_lease",
+           "Ranks that follow the plan without a lease of their GPU."},
+          {"perseus_job_stopped",
+           "1 while no rank runs, or while the training has no fresh step, and a rank does not run "
+           "or the last step ended 10 minutes ago."},
+          {"perseus_job_saving_ratio",
+           "Measured saving of energy against maximum frequency. Absent without fresh steps, or if "
+           "a rank has no lease."},
+          {"perseus_job_needs_person",
+           "1 while the job needs a person, for example because its training has stopped."},
           {"perseus_job_promise_broken",
            "1 while the job is over 1 % slower than promised, or uses over 1 % more energy."},
           {"perseus_job_plan_taken_back",
@@ -210,14 +223,17 @@ void ServerMetrics::CountGuard(store::GuardState state) {
   families_->guards.Add({{"event", std::string(store::Name(state))}}).Increment();
 }
 
-void ServerMetrics::CountSavedEnergy(double energy_j) { families_->saved.Increment(energy_j); }
+void ServerMetrics::CountEnergy(const telemetry::JudgedEnergy& energy) {
+  families_->baseline_energy.Increment(energy.baseline_j);
+  families_->measured_energy.Increment(energy.measured_j);
+}
 
 void ServerMetrics::SetFleet(const FleetStatus& fleet) {
   Families& to = *families_;
   to.backlog.Set(fleet.planning_backlog);
   to.backlog_age.Set(fleet.planning_wait_s);
   // Sets all states, so that an alert sees 0 and not a missing series.
-  for (const char* state : {"following", "pending", "late", "ahead", "lost"}) {
+  for (const char* state : {"following", "pending", "late", "ahead", "stopped", "lost"}) {
     const auto found = fleet.nodes.find(state);
     to.nodes.Set({{"state", state}}, found == fleet.nodes.end() ? 0 : found->second);
   }

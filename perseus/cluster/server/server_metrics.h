@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "perseus/cluster/server/api/fleet_status.h"
+#include "perseus/cluster/telemetry/job_watch.h"
 
 namespace perseus::server {
 
@@ -37,7 +38,7 @@ class ServerMetrics {
   void SetFleet(const FleetStatus& fleet);
   void CountNotice(bool is_suspended);
   void CountGuard(store::GuardState state);
-  void CountSavedEnergy(double energy_j);  // May be negative.
+  void CountEnergy(const telemetry::JudgedEnergy& energy);
 
   // Returns the metrics in the text exposition format, version 0.0.4.
   std::string Format() const;

@@ -20,12 +20,12 @@ namespace {
 
 constexpr std::string_view kNodeColumns =
     "nodes.job, nodes.node, nodes.ranks, nodes.acknowledged, nodes.following, nodes.since_step, "
-    "nodes.seen";
+    "nodes.seen, nodes.ran, nodes.running, nodes.without_lease";
 
 NodeRecord NodeOf(Row& row) {
   NodeRecord node;
   row.Take(node.job, node.node, node.ranks, node.acknowledged, node.following, node.since_step,
-           node.seen);
+           node.seen, node.ran, node.running, node.without_lease);
   return node;
 }
 
@@ -179,7 +179,7 @@ struct Attaching {
     PERSEUS_RETURN_IF_ERROR(transaction.Run(
         "INSERT INTO nodes (job, node, ranks, seen, ran) VALUES ($1, $2, $3, $4, $4) "
         "ON CONFLICT (job, node) DO UPDATE SET ranks = excluded.ranks, seen = excluded.seen, "
-        "ran = excluded.ran",
+        "ran = excluded.ran, running = -1, without_lease = 0",
         {job, node, ranks, now}));
     PERSEUS_RETURN_IF_ERROR(PutRanks(transaction, job, node, ids, owners));
     const auto own = had.extract(std::string(node));
@@ -245,19 +245,25 @@ Result<std::vector<NodeRecord>> Store::ListNodesOfJob(std::string_view job) {
                  {job}, NodeOf);
 }
 
-Result<std::int64_t> Store::CountNodesSilentSince(std::string_view job, Milliseconds time) {
-  PERSEUS_ASSIGN_OR_RETURN(
-      auto count, ReadOne(*database_, "SELECT COUNT(*) FROM nodes WHERE job = $1 AND seen < $2",
-                          {job, time}, [](Row& row) { return row.Integer(0); }));
-  return count.value();
-}
-
 Result<std::vector<NodeRecord>> Store::ListJobsOfNode(std::string_view node) {
   return ReadAll(*database_,
                  fmt::format("SELECT {} FROM nodes JOIN jobs ON jobs.id = nodes.job "
                              "WHERE nodes.node = $1 ORDER BY jobs.number",
                              kNodeColumns),
                  {node}, NodeOf);
+}
+
+Result<std::vector<NodeClaim>> Store::ListNodes(std::string_view after, int limit) {
+  return ReadAll(*database_,
+                 "SELECT names.node, COALESCE(node_claims.seen, 0) FROM "
+                 "(SELECT node FROM node_claims UNION SELECT node FROM nodes) AS names "
+                 "LEFT JOIN node_claims ON node_claims.node = names.node "
+                 "WHERE names.node > $1 ORDER BY names.node LIMIT $2",
+                 {after, limit}, [](Row& row) {
+                   NodeClaim claim;
+                   row.Take(claim.node, claim.seen);
+                   return claim;
+                 });
 }
 
 Result<std::vector<std::string>> Store::ClaimNodes(std::vector<NodeClaim> claims, Milliseconds now,
@@ -305,9 +311,10 @@ Result<void> Store::Acknowledge(std::vector<NodeRecord> nodes) {
       PERSEUS_RETURN_IF_ERROR(transaction.Run(
           "UPDATE nodes SET acknowledged = CASE WHEN acknowledged < $3 THEN $3 ELSE acknowledged "
           "END, following = $4, since_step = $5, seen = $6, "
-          "ran = CASE WHEN ran < $7 THEN $7 ELSE ran END WHERE job = $1 AND node = $2",
+          "ran = CASE WHEN ran < $7 THEN $7 ELSE ran END, running = $8, without_lease = $9 "
+          "WHERE job = $1 AND node = $2",
           {node.job, node.node, node.acknowledged, node.following, node.since_step, node.seen,
-           node.ran}));
+           node.ran, node.running, node.without_lease}));
     }
     return {};
   };

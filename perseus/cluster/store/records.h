@@ -91,8 +91,11 @@ struct NodeRecord {
   std::int64_t following = 0;    // The version that all its ranks follow.
   std::int64_t since_step = -1;  // The first step at which they all followed it.
   Milliseconds seen = 0;
-  // When ranks on this node last ended a step. Only for writing: 0 in a record that was read.
+  // When ranks on this node last ended a step. Before the first step: when they were attached.
   Milliseconds ran = 0;
+  int running = -1;  // How many of the ranks run. -1: unknown, because the node is older.
+  int without_lease =
+      0;  // How many followed a plan without a lease of their GPU in their last step.
   friend bool operator==(const NodeRecord&, const NodeRecord&) = default;
 };
 
@@ -112,7 +115,8 @@ struct StepRecord {
 // A process that claims the name of a node.
 struct NodeClaim {
   std::string node;
-  std::string instance;  // A unique id of the process.
+  std::string instance;   // A unique id of the process.
+  Milliseconds seen = 0;  // Only in a record that was read.
   friend bool operator==(const NodeClaim&, const NodeClaim&) = default;
 };
 

@@ -215,9 +215,17 @@ constexpr std::string_view kNumbersOfPlans[] = {
     "ALTER TABLE plans ADD COLUMN baseline_energy_j DOUBLE PRECISION NOT NULL DEFAULT 0",
 };
 
+// Version 7: which ranks of a node run, and which have no lease of their GPU.
+constexpr std::string_view kRunningRanks[] = {
+    // -1: unknown, because the node is older.
+    "ALTER TABLE nodes ADD COLUMN running BIGINT NOT NULL DEFAULT -1",
+    "ALTER TABLE nodes ADD COLUMN without_lease BIGINT NOT NULL DEFAULT 0",
+};
+
 // kVersions[i] upgrades version i to version i + 1.
 constexpr std::span<const std::string_view> kVersions[] = {
-    kVersion1, kVersion2, kStragglerChecks, kPlanGuards, kPlanningTraces, kNumbersOfPlans};
+    kVersion1,       kVersion2,       kStragglerChecks, kPlanGuards,
+    kPlanningTraces, kNumbersOfPlans, kRunningRanks};
 static_assert(std::size(kVersions) == kSchemaVersion);
 
 std::string InDialect(std::string_view statement, const Dialect& dialect) {

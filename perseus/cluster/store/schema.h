@@ -8,7 +8,7 @@
 namespace perseus::store {
 
 // The version of the tables in this program. The database records the version of its tables.
-inline constexpr std::int64_t kSchemaVersion = 6;
+inline constexpr std::int64_t kSchemaVersion = 7;
 
 // Creates the tables in an empty database, or upgrades older tables, in one transaction. Replicas
 // may call this at the same time. Then one replica changes the tables, and the others wait. A new

@@ -198,8 +198,9 @@ class Store final {
   Result<std::vector<NodeRecord>> ListNodesOfJob(std::string_view job);
   Result<std::vector<NodeRecord>> ListJobsOfNode(std::string_view node);
 
-  // Counts the job's nodes that were last seen before `time`.
-  Result<std::int64_t> CountNodesSilentSince(std::string_view job, Milliseconds time);
+  // Lists the nodes that are connected or have ranks of a job, sorted by name, without their
+  // instances. `seen` is 0 if no process has the name.
+  Result<std::vector<NodeClaim>> ListNodes(std::string_view after, int limit);
 
   // Claims names of nodes for processes. Each name occurs at most once in `claims`. A claim fails
   // if another process has the name and has renewed its own claim since `silent_since`. Returns the

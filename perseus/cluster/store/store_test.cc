@@ -256,26 +256,38 @@ TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
                              .acknowledged = 7,
                              .following = 6,
                              .since_step = 88,
-                             .seen = 20};
+                             .seen = 20,
+                             .ran = 15,
+                             .running = 1,
+                             .without_lease = 1};
   Succeed(store_->Acknowledge({report}));
   EXPECT_THAT(
       Get(store_->ListNodesOfJob(job_)),
-      ElementsAre(report,
-                  NodeRecord{.job = job_, .node = "n2", .ranks = RanksOf({2}), .seen = 10}));
+      ElementsAre(
+          report,
+          NodeRecord{.job = job_, .node = "n2", .ranks = RanksOf({2}), .seen = 10, .ran = 10}));
   EXPECT_THAT(Get(store_->ListJobsOfNode("n1")), SizeIs(2));
-  EXPECT_EQ(Get(store_->CountNodesSilentSince(job_, 10)), 0);
-  EXPECT_EQ(Get(store_->CountNodesSilentSince(job_, 11)), 1);
+  const NodeClaim idle{.node = "n3", .instance = "a"};
+  EXPECT_THAT(Get(store_->ClaimNodes({idle}, 50, 40)), IsEmpty());
+  EXPECT_THAT(Get(store_->ListNodes("n1", 2)),
+              ElementsAre(NodeClaim{.node = "n2", .instance = ""},
+                          NodeClaim{.node = "n3", .instance = "", .seen = 50}));
+  EXPECT_EQ(Get(store_->ListNodes("", 1)).front().node, "n1");
 
   NodeRecord later = report;
   later.acknowledged = 5;
   later.seen = 30;
+  later.ran = 10;
   Succeed(store_->Acknowledge({later}));
   later.acknowledged = 7;
+  later.ran = 15;
   EXPECT_EQ(Get(store_->ListNodesOfJob(job_))[0], later);
 
   Succeed(store_->AttachNode(job_, "n1", RanksOf({1, 3}), 40));
   later.ranks = RanksOf({1, 3});
-  later.seen = 40;
+  later.seen = later.ran = 40;
+  later.running = -1;
+  later.without_lease = 0;
   EXPECT_EQ(Get(store_->ListNodesOfJob(job_))[0], later);
 
   Succeed(store_->DetachNode(job_, "n1"));

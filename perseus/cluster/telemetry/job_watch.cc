@@ -125,7 +125,8 @@ StepTimes JobWatch::GuardedSteps() const {
   const bool leaves_out = has_plans && settings_.detects_stragglers;
   std::vector<double> times;
   for (const MeasuredStep& step : followed.steps) {
-    if (!(step.time_s > 0)) continue;
+    // Ranks without a lease do not follow the plan, so their steps do not speak against it.
+    if (!(step.time_s > 0) || step.ranks_without_clocks > 0) continue;
     const double straggling = leaves_out ? Straggling(step, expected_.at(followed.version)) : 0;
     times.push_back(step.time_s - straggling);
   }
@@ -135,23 +136,24 @@ StepTimes JobWatch::GuardedSteps() const {
   return summary;
 }
 
-double JobWatch::TakeSavedEnergy() {
+JudgedEnergy JobWatch::TakeJudgedEnergy() {
   const MutexLock lock(mutex_);
-  return std::exchange(saved_j_, 0);
+  return std::exchange(judged_, {});
 }
 
-// Adds the energy that a step of a pipeline saved. Counts each step of each pipeline once.
-void JobWatch::CountSaving(const protocol::StepReport& step, const Nodes& nodes) {
+// Adds the energy of a step of a pipeline. Counts each step of each pipeline once.
+void JobWatch::CountEnergy(const protocol::StepReport& step, const Nodes& nodes) {
   const auto assignment = assignments_.find(step.version);
   if (assignment == assignments_.end() || assignment->second.pipelines.empty()) return;
   double energy_j = 0;
   for (const auto& [node, report] : nodes) {
-    if (!report.energy_j || report.version != step.version) return;
+    if (!report.energy_j || report.version != step.version || report.without_clocks > 0) return;
     energy_j += *report.energy_j;
   }
-  if (!saved_steps_[step.step].insert(step.dp_rank).second) return;
-  while (saved_steps_.size() > kWindow) saved_steps_.erase(saved_steps_.begin());
-  saved_j_ += assignment->second.baseline_energy_j - energy_j;
+  if (!judged_steps_[step.step].insert(step.dp_rank).second) return;
+  while (judged_steps_.size() > kWindow) judged_steps_.erase(judged_steps_.begin());
+  judged_.baseline_j += assignment->second.baseline_energy_j;
+  judged_.measured_j += energy_j;
 }
 
 std::string JobWatch::Summary() const {
@@ -235,7 +237,7 @@ std::vector<StragglerChange> JobWatch::Add(const std::string& node,
   // Without an assignment of the server, clocks may have any value, because `perseus tune` may
   // choose them. Such steps are not judged.
   if (!is_whole || step.version == 0) return changes;
-  CountSaving(step, nodes);
+  CountEnergy(step, nodes);
   double busy_s = 0;
   for (const auto& [name, of_node] : nodes) busy_s = std::max(busy_s, of_node.busy_s);
   StragglerVerdicts verdicts = detector_.Add({.step = step.step,
@@ -277,7 +279,7 @@ void JobWatch::SetNotices(const std::vector<store::StragglerRecord>& stragglers,
 void JobWatch::ForgetSteps() {
   steps_.clear();
   newest_.clear();
-  saved_steps_.clear();
+  judged_steps_.clear();
   last_step_ = -1;
 }
 

@@ -28,6 +28,12 @@ namespace perseus::telemetry {
 // future, because then the clock was set back.
 bool IsWithin(Milliseconds pause, Milliseconds then, Milliseconds now);
 
+// The energy of steps that followed a plan, and whose ranks all had a lease of their GPU.
+struct JudgedEnergy {
+  double baseline_j = 0;  // The planned energy at maximum frequency.
+  double measured_j = 0;
+};
+
 class JobWatch {
  public:
   std::int64_t last_step() const;
@@ -41,9 +47,8 @@ class JobWatch {
   // Returns why steps with the active plan are longer than promised, as far as reports show the
   // cause. May be empty.
   std::string Problem() const;
-  // Returns the energy in J that measured steps have saved since the last call, relative to the
-  // planned energy at maximum frequency. May be negative.
-  double TakeSavedEnergy();
+  // Returns the energy of the steps that were judged since the last call.
+  JudgedEnergy TakeJudgedEnergy();
 
   // Adds a reported step. Returns the changes of stragglers to store. Every kRenew, also returns
   // the stragglers that still hold, for pipelines that were just judged. A step of a pipeline is
@@ -123,7 +128,7 @@ class JobWatch {
 
  private:
   using Nodes = std::map<std::string, protocol::StepReport>;
-  void CountSaving(const protocol::StepReport& step, const Nodes& nodes) PERSEUS_REQUIRES(mutex_);
+  void CountEnergy(const protocol::StepReport& step, const Nodes& nodes) PERSEUS_REQUIRES(mutex_);
   // The steps that followed the newest version, without the first of these steps.
   struct Followed {
     std::int64_t version = 0;
@@ -167,9 +172,9 @@ class JobWatch {
   std::map<std::int64_t, std::vector<double>> expected_ PERSEUS_GUARDED_BY(mutex_);  // [version]
   std::map<std::int64_t, store::PlannedAssignment> assignments_
       PERSEUS_GUARDED_BY(mutex_);  // [version]
-  double saved_j_ PERSEUS_GUARDED_BY(mutex_) = 0;
-  // By step: the pipelines whose saved energy is counted.
-  std::map<std::int64_t, std::set<int>> saved_steps_ PERSEUS_GUARDED_BY(mutex_);
+  JudgedEnergy judged_ PERSEUS_GUARDED_BY(mutex_);
+  // By step: the pipelines whose energy is counted.
+  std::map<std::int64_t, std::set<int>> judged_steps_ PERSEUS_GUARDED_BY(mutex_);
   Milliseconds stored_ PERSEUS_GUARDED_BY(mutex_) = 0;
   Settings settings_ PERSEUS_GUARDED_BY(mutex_);
 };

@@ -18,14 +18,16 @@ class JobWatchTest : public testing::Test {
  protected:
   JobWatchTest() { watch_.SetNodes({{0, {"a0", "b0"}}, {1, {"a1", "b1"}}}, "a0", 0); }
 
-  std::vector<StragglerChange> Report(const std::string& node, std::int64_t step, double busy_s) {
+  std::vector<StragglerChange> Report(const std::string& node, std::int64_t step, double busy_s,
+                                      int without_clocks = 0) {
     const protocol::StepReport reported{.step = step,
                                         .dp_rank = node[1] - '0',
                                         .time_s = 3,
                                         .busy_s = busy_s,
                                         .energy_j = 100,
                                         .version = 1,
-                                        .ranks = 2};
+                                        .ranks = 2,
+                                        .without_clocks = without_clocks};
     return watch_.Add(node, reported, 3, Milliseconds(step * 3000));
   }
   void Steps(std::int64_t begin, std::int64_t end, double slowdown_of_1 = 1) {
@@ -102,6 +104,36 @@ TEST_F(JobWatchTest, ExpectedTimesEndWithTheLastInstruction) {
   EXPECT_DOUBLE_EQ(watch_.ExpectedTime(4, 0), 2.4);
   EXPECT_DOUBLE_EQ(watch_.ExpectedTime(4, 1), 3.0);
   EXPECT_EQ(watch_.ExpectedTime(5, 0), 0);
+}
+
+// The GPUs of a killed agent keep their last clock. That needs less energy, but takes longer.
+TEST_F(JobWatchTest, StepsOfRanksWithoutALeaseSaveNothing) {
+  store::PlannedAssignment assignment;
+  assignment.pipelines = {{"p-1", 3, 200}, {"p-2", 3, 200}};
+  assignment.baseline_energy_j = 250;
+  watch_.Learn(1, assignment);
+  Steps(0, 3);
+  const JudgedEnergy judged = watch_.TakeJudgedEnergy();
+  EXPECT_DOUBLE_EQ(judged.baseline_j, 6 * 250);
+  EXPECT_DOUBLE_EQ(judged.measured_j, 6 * 200);
+  Report("a0", 3, 2.9);
+  Report("b0", 3, 2.4, 1);
+  EXPECT_EQ(watch_.TakeJudgedEnergy().baseline_j, 0);
+}
+
+TEST_F(JobWatchTest, StepsOfRanksWithoutALeaseDoNotSpeakAgainstThePlan) {
+  watch_.StartJudging({.pipelines = 2}, {}, 0);
+  store::PlannedAssignment assignment;
+  assignment.pipelines = {{"p-1", 3, 200}, {"p-2", 3, 200}};
+  assignment.time_s = 3;
+  watch_.Learn(1, assignment);
+  Steps(0, 12);
+  EXPECT_EQ(watch_.GuardedSteps().steps, 10) << "without the first and the newest one";
+  for (std::int64_t step = 12; step < 20; ++step) {
+    for (const char* node : {"a0", "b0", "a1"}) Report(node, step, 3.4);
+    Report("b1", step, 3.4, 2);
+  }
+  EXPECT_EQ(watch_.GuardedSteps().steps, 7) << "the other steps of the last 16, without the first";
 }
 
 TEST_F(JobWatchTest, RenewsStragglersThatStillHold) {

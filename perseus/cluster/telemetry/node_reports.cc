@@ -20,6 +20,7 @@ constexpr std::int64_t kMaxStepsAhead = 1'000'000;
 // After this many writes, the thread of another report continues to write, because the node of this
 // report waits for its answer.
 constexpr int kWritesInARow = 3;
+constexpr std::int64_t kMostStepsApart = 16;
 // How long the last report of a lost node stays known.
 constexpr Milliseconds kForgetAfter = 60'000;
 
@@ -135,11 +136,19 @@ void NodeReports::NoteNode(const std::string& node, const std::string& job,
   Known& known = known_[{job, node}];
   known.seen = now;
   if (!report.steps.empty()) known.ran = now;
+  known.NoteLeases(report.steps);
+  const int running = report.running.value_or(-1);
+  const int without_lease = known.WithoutLease();
   if (known.acknowledged == report.acknowledged && known.following == report.following &&
+      known.running == running && known.written_without_lease == without_lease &&
       IsWithin(kWriteNodeEvery, known.written, now)) {
     return;
   }
-  known = {report.acknowledged, report.following, now, known.ran, now};
+  known.acknowledged = report.acknowledged;
+  known.following = report.following;
+  known.running = running;
+  known.written_without_lease = without_lease;
+  known.written = now;
   if (!IsWithin(kForgetAfter, pruned_, now)) {
     pruned_ = now;
     std::erase_if(known_, [now](const auto& entry) {
@@ -153,13 +162,34 @@ void NodeReports::NoteNode(const std::string& node, const std::string& job,
                    .following = report.following,
                    .since_step = report.since_step,
                    .seen = now,
-                   .ran = known.ran});
+                   .ran = known.ran,
+                   .running = running,
+                   .without_lease = without_lease});
 }
 
-Milliseconds NodeReports::LastReport(const std::string& job, const std::string& node) const {
+void NodeReports::Known::NoteLeases(const std::vector<protocol::StepReport>& steps) {
+  for (const protocol::StepReport& step : steps) {
+    without_lease[step.dp_rank] = {step.step, step.without_clocks};
+    // Pipelines of a job are at the same step. Others are no longer on the node, or belong to an
+    // earlier run.
+    std::erase_if(without_lease, [&step](const auto& entry) {
+      return std::abs(entry.second.first - step.step) > kMostStepsApart;
+    });
+  }
+}
+
+int NodeReports::Known::WithoutLease() const {
+  int ranks = 0;
+  for (const auto& [dp_rank, of_step] : without_lease) ranks += of_step.second;
+  return ranks;
+}
+
+void NodeReports::AddLastReport(store::NodeRecord& node) const {
   const MutexLock lock(mutex_);
-  const auto known = known_.find({job, node});
-  return known == known_.end() ? 0 : known->second.seen;
+  const auto known = known_.find({node.job, node.node});
+  if (known == known_.end()) return;
+  node.seen = std::max(node.seen, known->second.seen);
+  node.ran = std::max(node.ran, known->second.ran);
 }
 
 Result<void> NodeReports::WriteNoted() {
@@ -222,7 +252,7 @@ Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord&
     const auto of_step = watch.Add(node, step, expected_s, now);
     changes.insert(changes.end(), of_step.begin(), of_step.end());
   }
-  if (callbacks_.saved) callbacks_.saved(watch.TakeSavedEnergy());
+  if (callbacks_.judged) callbacks_.judged(watch.TakeJudgedEnergy());
   if (watch.IsDue(now, kWriteStepsEvery)) {
     NoteStep(job.id, watch, now);
     PERSEUS_RETURN_IF_ERROR(GuardPlan(job, watch, now));

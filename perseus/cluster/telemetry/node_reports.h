@@ -30,8 +30,8 @@ struct ReportCallbacks {
   std::function<void(const std::string& key, const NoticeChange& change)> noticed = {};
   // Called for each trial of the default clocks, and for the result of the trial.
   std::function<void(const std::string& key, const store::GuardRecord& guard)> guarded = {};
-  // Called with the energy that steps of a job saved, in J. May be negative.
-  std::function<void(double energy_j)> saved = {};
+  // Called with the energy of newly judged steps of a job.
+  std::function<void(const JudgedEnergy& energy)> judged = {};
 };
 
 class NodeReports {
@@ -43,9 +43,9 @@ class NodeReports {
   Result<std::vector<std::string>> Take(const std::string& node,
                                         const std::vector<protocol::JobReport>& reports,
                                         Milliseconds now);
-  // Returns when this replica last received a report of the node about the job (its id), or 0 if
-  // this is unknown. The time in the store may be older, because not every report is written.
-  Milliseconds LastReport(const std::string& job, const std::string& node) const;
+  // Replaces the times in a record from the store by later ones of reports that this replica
+  // received. The store has older times, because not every report is written.
+  void AddLastReport(store::NodeRecord& node) const;
   // Processes a message that a replica (perhaps this replica) sent to all replicas
   // (Notice::Kind::kSteps). The caller passes the messages of one job in order and one at a time.
   Result<void> TakeFromReplica(const ReplicaMessage& message, Milliseconds now);
@@ -59,6 +59,12 @@ class NodeReports {
   struct Known {
     std::int64_t acknowledged = -1;
     std::int64_t following = -1;
+    int running = -1;
+    // By dp_rank: the newest step, and how many of its ranks had no lease.
+    std::map<int, std::pair<std::int64_t, int>> without_lease = {};
+    void NoteLeases(const std::vector<protocol::StepReport>& steps);
+    int WithoutLease() const;
+    int written_without_lease = 0;
     Milliseconds written = 0;
     Milliseconds ran = 0;  // When the node last reported a step.
     Milliseconds seen = 0;

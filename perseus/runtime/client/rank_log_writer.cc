@@ -36,6 +36,20 @@ tl::unexpected<Error> IsNotRecorded(const Error& cause) {
                 cause.Message());
 }
 
+// Locks the log. Returns whether another process has the lock. A file system without locks is
+// accepted. A reader that looks for the lock (RankLogReader) has it for a moment, so the lock is
+// tried again.
+bool IsLocked(int log) {
+  constexpr int kTries = 5;
+  constexpr useconds_t kPauseUs = 2'000;
+  for (int tries = 1; ::flock(log, LOCK_EX | LOCK_NB) != 0; ++tries) {
+    if (errno != EWOULDBLOCK) return false;
+    if (tries == kTries) return true;
+    ::usleep(kPauseUs);
+  }
+  return false;
+}
+
 }  // namespace
 
 Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path, LiveSession& live,
@@ -48,8 +62,7 @@ Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path, L
   // The file is listed before it is locked. Otherwise, a forked child would keep a copy of it, and
   // with it the lock.
   ListedDescriptor file(*std::move(opened), live.log);
-  // A file system without locks is accepted.
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+  if (IsLocked(file.get())) {
     return Fail(
         "another process records as {} ({}); steps are not recorded (set dp_rank, pp_rank "
         "and tp_rank so that each process has its own numbers)",

@@ -5,10 +5,27 @@
 
 #include "perseus/base/json_text.h"
 #include "perseus/cluster/server/api/endpoints.h"
-#include "perseus/cluster/telemetry/node_ranks.h"
+#include "perseus/cluster/server/api/job_health.h"
 
 namespace perseus::server {
 namespace {
+
+// Adds how the training does. Without a fresh step or with ranks that cannot follow the plan, the
+// job has no saving.
+void AddHealth(const JobHealth& health, JobStatus& status) {
+  auto& values = status.values;
+  if (health.last_step_s_ago) {
+    values["perseus_job_last_step_age_seconds"] = *health.last_step_s_ago;
+  }
+  values["perseus_job_ranks"] = health.ranks.ranks;
+  values["perseus_job_ranks_running"] = health.ranks.running;
+  values["perseus_job_ranks_without_lease"] = health.ranks.without_lease;
+  values["perseus_job_stopped"] = health.training == Training::kStopped ? 1 : 0;
+  const auto measured = values.find("perseus_job_step_measured_joules");
+  const auto baseline = values.find("perseus_job_step_baseline_joules");
+  if (!health.FollowsPlan() || measured == values.end() || baseline == values.end()) return;
+  values["perseus_job_saving_ratio"] = 1 - measured->second / baseline->second;
+}
 
 // Adds the measurements of telemetry and their comparison with the active plan. Both are in the
 // summary of the job.
@@ -51,15 +68,19 @@ Result<void> AddJob(store::Store& store, const store::JobRecord& job, Millisecon
                               {"perseus_job_promise_broken", 0},
                               {"perseus_job_plan_taken_back", 0}}};
   PERSEUS_ASSIGN_OR_RETURN(const auto from_step, AddAssignment(store, job, now, status));
-  AddPromise(job, status);
+  PERSEUS_ASSIGN_OR_RETURN(const auto nodes, store.ListNodesOfJob(job.id));
+  const JobHealth health = HealthOf(job, nodes, now);
+  if (health.IsFresh()) AddPromise(job, status);
+  AddHealth(health, status);
   PERSEUS_ASSIGN_OR_RETURN(const auto guard, store.FindGuard(job));
   if (guard && guard->state == store::GuardState::kWithdrawn)
     status.values["perseus_job_plan_taken_back"] = 1;
   // At the default clocks, no plan is measured, but the promise of the plan counts as broken.
   if (guard && guard->state != store::GuardState::kCleared)
     status.values["perseus_job_promise_broken"] = 1;
+  status.needs = NeedsOf(job, health, guard);
+  status.values["perseus_job_needs_person"] = status.needs.empty() ? 0 : 1;
   fleet.jobs.push_back(std::move(status));
-  PERSEUS_ASSIGN_OR_RETURN(const auto nodes, store.ListNodesOfJob(job.id));
   for (const store::NodeRecord& node : nodes) {
     ++fleet.nodes[std::string(NodeState(node, job, from_step, now))];
   }
@@ -74,7 +95,9 @@ Result<void> AddJob(store::Store& store, const store::JobRecord& job, Millisecon
 
 std::string_view NodeState(const store::NodeRecord& node, const store::JobRecord& job,
                            std::int64_t from_step, Milliseconds now) {
-  if (now - node.seen > telemetry::kNodeIsSilentAfter) return "lost";
+  const NodeHealth health = HealthOf(node, now);
+  if (health.is_lost) return "lost";
+  if (health.running < health.ranks) return "stopped";
   if (node.following == job.assignment_version) return "following";
   if (node.following > job.assignment_version) return "ahead";
   return job.last_step >= 0 && job.last_step > from_step ? "late" : "pending";

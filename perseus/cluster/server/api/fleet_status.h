@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/cluster/server/api/job_health.h"
 #include "perseus/cluster/store/store.h"
 
 namespace perseus::server {
 
 // Returns how far a node follows the newest assignment of a job: "following", "pending", "late",
-// "ahead" or "lost" (no report for 15 s).
+// "ahead", "stopped" (some of its ranks do not run) or "lost" (no report for 15 s).
 std::string_view NodeState(const store::NodeRecord& node, const store::JobRecord& job,
                            std::int64_t from_step, Milliseconds now);
 // Returns "announced", "in force", "suspended" or "over".
@@ -25,6 +26,7 @@ struct JobStatus {
   std::string key;
   // The values by the names of their metrics (server_metrics.cc). Unknown values are missing.
   std::map<std::string, double> values = {};
+  std::vector<Need> needs = {};  // What needs a person.
 };
 
 struct FleetStatus {

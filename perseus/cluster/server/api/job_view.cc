@@ -2,14 +2,13 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <utility>
 
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/server/api/endpoints.h"
 #include "perseus/cluster/server/api/fleet_status.h"
-#include "perseus/cluster/telemetry/node_ranks.h"
+#include "perseus/cluster/server/api/job_health.h"
 #include "perseus/cluster/telemetry/notice_check.h"
 
 namespace perseus::server {
@@ -36,9 +35,18 @@ ordered_json AssignmentJson(const store::JobRecord& job,
   return json;
 }
 
+ordered_json TrainingJson(const JobHealth& health) {
+  ordered_json json{{"state", Name(health.training)},
+                    {"ranks", health.ranks.ranks},
+                    {"running", health.ranks.running},
+                    {"without_lease", health.ranks.without_lease}};
+  if (health.last_step_s_ago) json["last_step_s_ago"] = *health.last_step_s_ago;
+  return json;
+}
+
 ordered_json Summary(const store::JobRecord& job, const job_planning::JobSpec& spec,
                      const std::optional<store::PlannedAssignment>& assignment,
-                     std::int64_t lost_nodes) {
+                     const JobHealth& health, const std::optional<store::GuardRecord>& guard) {
   ordered_json json{{"id", job.id},
                     {"key", job.key},
                     {"status", job.ended != 0 ? "ended" : store::Name(job.status)},
@@ -58,9 +66,14 @@ ordered_json Summary(const store::JobRecord& job, const job_planning::JobSpec& s
   json["profile_version"] = job.profile_version;
   json["planning"] = job.planned_generation < job.generation ? "due" : "done";
   json["last_step"] = job.last_step;
-  if (lost_nodes > 0) json["lost_nodes"] = lost_nodes;
-  if (!job.summary.empty()) json["measured"] = ordered_json::parse(job.summary);
-  if (assignment && !assignment->pipelines.empty()) {
+  if (job.ended == 0) {
+    json["training"] = TrainingJson(health);
+    for (const Need& need : NeedsOf(job, health, guard)) json["needs"].push_back(need.text);
+  }
+  if (health.lost_nodes > 0) json["lost_nodes"] = health.lost_nodes;
+  const bool is_fresh = job.ended != 0 || health.IsFresh();
+  if (is_fresh && !job.summary.empty()) json["measured"] = ordered_json::parse(job.summary);
+  if (assignment && !assignment->pipelines.empty() && health.FollowsPlan()) {
     double energy_j = 0;
     for (const store::PlannedAssignment::Share& share : assignment->pipelines)
       energy_j += share.energy_j;
@@ -88,9 +101,9 @@ Result<ordered_json> SummarizeJob(const Services& services, const store::JobReco
                                   Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(auto spec, job_planning::StoredJobSpec(job.body));
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, AssignmentOf(services, job));
-  PERSEUS_ASSIGN_OR_RETURN(const auto lost, services.store.CountNodesSilentSince(
-                                                job.id, now - telemetry::kNodeIsSilentAfter));
-  return Summary(job, spec, assignment, lost);
+  PERSEUS_ASSIGN_OR_RETURN(const auto nodes, services.store.ListNodesOfJob(job.id));
+  PERSEUS_ASSIGN_OR_RETURN(const auto guard, services.store.FindGuard(job));
+  return Summary(job, spec, assignment, HealthOf(job, nodes, now), guard);
 }
 
 Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& job,
@@ -98,14 +111,12 @@ Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& j
   PERSEUS_ASSIGN_OR_RETURN(auto spec, job_planning::StoredJobSpec(job.body));
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, AssignmentOf(services, job));
   PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, services.store.ListStragglers(job.id));
-  PERSEUS_ASSIGN_OR_RETURN(const auto nodes, services.store.ListNodesOfJob(job.id));
-  const auto lost = std::ranges::count_if(nodes, [now](const store::NodeRecord& node) {
-    return now - node.seen > telemetry::kNodeIsSilentAfter;
-  });
-  ordered_json json = Summary(job, spec, assignment, lost);
+  PERSEUS_ASSIGN_OR_RETURN(auto nodes, services.store.ListNodesOfJob(job.id));
+  for (store::NodeRecord& node : nodes) services.reports.AddLastReport(node);
+  PERSEUS_ASSIGN_OR_RETURN(const auto guard, services.store.FindGuard(job));
+  ordered_json json = Summary(job, spec, assignment, HealthOf(job, nodes, now), guard);
   if (assignment) json["assignment"] = AssignmentJson(job, *assignment);
   json["most_harm_percent"] = spec.most_harm_percent;
-  PERSEUS_ASSIGN_OR_RETURN(const auto guard, services.store.FindGuard(job));
   if (guard && job.ended == 0) json["guard"] = GuardJson(*guard);
   auto straggler_list = ordered_json::array();
   for (const store::StragglerRecord& straggler : stragglers) {
@@ -115,17 +126,24 @@ Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& j
   auto node_list = ordered_json::array();
   for (const store::NodeRecord& node : nodes) {
     const std::int64_t from_step = assignment ? assignment->from_step : 0;
-    const auto seen = std::max(node.seen, services.reports.LastReport(job.id, node.node));
-    node_list.push_back({{"node", node.node},
-                         {"state", NodeState(node, job, from_step, now)},
-                         {"acknowledged", node.acknowledged},
-                         {"following", node.following},
-                         {"since_step", node.since_step},
-                         {"seen_s_ago", SecondsSince(seen, now)},
-                         {"ranks", ordered_json::parse(node.ranks)}});
+    ordered_json row{{"node", node.node}, {"state", NodeState(node, job, from_step, now)}};
+    row.update(NodeJson(node, now));
+    row["ranks"] = ordered_json::parse(node.ranks);
+    node_list.push_back(std::move(row));
   }
   json["nodes"] = std::move(node_list);
   return json;
+}
+
+ordered_json NodeJson(const store::NodeRecord& node, Milliseconds now) {
+  const NodeHealth health = HealthOf(node, now);
+  return {{"acknowledged", node.acknowledged},
+          {"following", node.following},
+          {"since_step", node.since_step},
+          {"running", health.running},
+          {"without_lease", health.without_lease},
+          {"last_step_s_ago", SecondsSince(node.ran, now)},
+          {"seen_s_ago", SecondsSince(node.seen, now)}};
 }
 
 ordered_json StragglerJson(const store::StragglerRecord& straggler, Milliseconds now) {

@@ -17,6 +17,9 @@ Result<nlohmann::ordered_json> SummarizeJob(const Services& services, const stor
 Result<nlohmann::ordered_json> ViewJob(const Services& services, const store::JobRecord& job,
                                        Milliseconds now);
 
+// Returns what a node reports about a job, without the names of the node and its ranks.
+nlohmann::ordered_json NodeJson(const store::NodeRecord& node, Milliseconds now);
+
 nlohmann::ordered_json StragglerJson(const store::StragglerRecord& straggler, Milliseconds now);
 
 nlohmann::ordered_json PastStragglerJson(const store::PastStragglerRecord& straggler);

@@ -1,5 +1,6 @@
 #include "perseus/cluster/server/api/job_view.h"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -74,6 +75,36 @@ TEST_F(JobViewTest, HasTheTimeOfTheLastReport) {
   EXPECT_EQ(view->at("nodes").at(0).at("seen_s_ago"), 0.5);
 }
 
+// Each pipeline of a node has its own steps. The last one counts.
+TEST_F(JobViewTest, CountsTheRanksWithoutALease) {
+  EXPECT_TRUE(store_->AttachNode(job_, "n0",
+                                 R"([{"dp_rank": 0, "pp_rank": 0}, {"dp_rank": 0, "pp_rank": 1},
+                                     {"dp_rank": 1, "pp_rank": 0}])",
+                                 kNow));
+  const auto without_lease = [&](std::vector<protocol::StepReport> steps) {
+    protocol::JobReport report;
+    report.job = "run";
+    report.steps = std::move(steps);
+    EXPECT_TRUE(reports_.Take("n0", {report}, kNow));
+    return ViewJob(services_, **store_->FindJob(job_), kNow)
+        ->at("nodes")
+        .at(0)
+        .at("without_lease")
+        .get<int>();
+  };
+  const auto step = [](std::int64_t number, int dp_rank, int without_clocks) {
+    return protocol::StepReport{.step = number,
+                                .dp_rank = dp_rank,
+                                .busy_s = 1,
+                                .ranks = 2,
+                                .without_clocks = without_clocks};
+  };
+  EXPECT_EQ(without_lease({step(70, 0, 2), step(70, 1, 1)}), 3);
+  EXPECT_EQ(without_lease({step(71, 0, 0)}), 1);
+  EXPECT_EQ(without_lease({}), 1);
+  EXPECT_EQ(without_lease({step(0, 0, 1)}), 1) << "after a restart without pipeline 1";
+}
+
 TEST_F(JobViewTest, HasTheStateOfEachNode) {
   Assign();
   EXPECT_EQ(State(0), "pending");
@@ -87,6 +118,95 @@ TEST_F(JobViewTest, HasTheStateOfEachNode) {
   EXPECT_FALSE(SummarizeJob(services_, **store_->FindJob(job_), kNow)->contains("lost_nodes"));
   EXPECT_EQ(State(1, kNow - 15'001), "lost");
   EXPECT_EQ(SummarizeJob(services_, **store_->FindJob(job_), kNow)->at("lost_nodes"), 1);
+}
+
+// Two ranks on n0 and two on n1, which last ended a step at kNow.
+class TrainingViewTest : public JobViewTest {
+ protected:
+  TrainingViewTest() {
+    Assign();
+    for (const char* node : {"n0", "n1"}) {
+      EXPECT_TRUE(store_->AttachNode(
+          job_, node,
+          fmt::format(R"([{{"dp_rank": {0}, "pp_rank": 0}}, {{"dp_rank": {0}, "pp_rank": 1}}])",
+                      node[1] - '0'),
+          kNow));
+    }
+    EXPECT_TRUE(store_->RecordSteps(
+        {{.job = job_, .step = 8, .summary = R"({"step_s": 10, "pipelines": {}})", .at = kNow}}));
+  }
+  // Node n0 reports at this time that so many of its ranks run, and so many have no lease.
+  void Report(Milliseconds now, int running, int without_lease = 0) {
+    for (const char* node : {"n0", "n1"}) {
+      const bool is_first = node == std::string("n0");
+      EXPECT_TRUE(store_->Acknowledge({{.job = job_,
+                                        .node = node,
+                                        .ranks = {},
+                                        .following = 1,
+                                        .seen = now,
+                                        .running = is_first ? running : 2,
+                                        .without_lease = is_first ? without_lease : 0}}));
+    }
+  }
+  nlohmann::ordered_json Summary(Milliseconds now) {
+    return *SummarizeJob(services_, **store_->FindJob(job_), now);
+  }
+};
+
+TEST_F(TrainingViewTest, StepsAreFreshForThreeOfThem) {
+  Report(kNow + 30'000, 2);
+  EXPECT_EQ(Summary(kNow + 30'000)["training"],
+            nlohmann::ordered_json::parse(
+                R"({"state": "runs", "ranks": 4, "running": 4, "without_lease": 0,
+                            "last_step_s_ago": 30.0})"));
+  EXPECT_TRUE(Summary(kNow + 30'000).contains("measured"));
+  // A checkpoint takes longer than a step.
+  const auto later = Summary(kNow + 30'001);
+  EXPECT_EQ(later["training"]["state"], "paused");
+  EXPECT_FALSE(later.contains("measured"));
+  EXPECT_FALSE(later.contains("saving_percent"));
+  EXPECT_FALSE(later.contains("needs"));
+  Report(kNow + 600'001, 2);
+  EXPECT_EQ(Summary(kNow + 600'001)["training"]["state"], "stopped");
+}
+
+TEST_F(TrainingViewTest, AKilledTrainingHasStopped) {
+  Report(kNow + 40'000, 1);
+  const auto view = *ViewJob(services_, **store_->FindJob(job_), kNow + 40'000);
+  EXPECT_EQ(view["training"]["state"], "stopped");
+  EXPECT_EQ(view["training"]["running"], 3);
+  EXPECT_EQ(view["nodes"][0]["state"], "stopped");
+  EXPECT_EQ(view["nodes"][1]["state"], "following");
+  EXPECT_EQ(
+      view["needs"].at(0),
+      "the training has stopped: 3 of 4 ranks run, and the last step ended 40 s ago (start it "
+      "again, or end the job: perseus job end run)");
+}
+
+TEST_F(TrainingViewTest, RanksOfALostNodeDoNotRun) {
+  Report(kNow + 20'000, 2);
+  const auto view = Summary(kNow + 35'001);
+  EXPECT_EQ(view["training"]["state"], "stopped");
+  EXPECT_EQ(view["training"]["running"], 0);
+  EXPECT_EQ(view["lost_nodes"], 2);
+  EXPECT_EQ(view["needs"].size(), 2U);
+}
+
+TEST_F(TrainingViewTest, RanksWithoutALeaseHaveNoSaving) {
+  Report(kNow + 1'000, 2, 1);
+  const auto view = Summary(kNow + 1'000);
+  EXPECT_EQ(view["training"]["without_lease"], 1);
+  EXPECT_FALSE(view.contains("saving_percent"));
+  EXPECT_THAT(view["needs"].dump(), HasSubstr("1 of 4 ranks have no lease of their GPU"));
+  Report(kNow + 1'000, 2);
+  EXPECT_TRUE(Summary(kNow + 1'000).contains("saving_percent"));
+}
+
+// An older node does not report which ranks run.
+TEST_F(TrainingViewTest, TheRanksOfAnOlderNodeCountUntilItsStepsAreOld) {
+  Report(kNow + 40'000, -1);
+  EXPECT_EQ(Summary(kNow + 40'000)["training"]["state"], "paused");
+  EXPECT_EQ(Summary(kNow + 40'000)["training"]["running"], 4);
 }
 
 TEST(StragglerJson, WarnsOfAnOldOneThatNeverExpires) {

@@ -9,6 +9,8 @@
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/node_messages/node_messages.h"
 #include "perseus/cluster/server/api/endpoints.h"
+#include "perseus/cluster/server/api/fleet_status.h"
+#include "perseus/cluster/server/api/job_health.h"
 #include "perseus/cluster/server/api/job_view.h"
 #include "perseus/cluster/server/events/event_hub.h"
 #include "perseus/cluster/telemetry/node_ranks.h"
@@ -24,6 +26,8 @@ constexpr std::size_t kMaxAttachmentBytes = 1 << 20;  // 4,096 ranks with UUIDs.
 // 256 steps of a job take 40 kB, so a node can send the unsent steps of 100 jobs.
 constexpr const char* kJobOfAnotherUser = "The job belongs to another user";
 constexpr std::size_t kMaxReportBytes = 4 << 20;
+constexpr int kDefaultNodes = 100;
+constexpr int kMaxNodes = 1000;
 constexpr std::size_t kMaxNodeNameBytes = 253;  // The longest host name.
 // After this time without a step, ranks count as unused. A pause of a job, such as a checkpoint or
 // an evaluation, is shorter.
@@ -174,7 +178,9 @@ Answer<http::Response> Report(const Context& context) {
       ReadBody(context.request.body, protocol::kDeepestReports, protocol::ReadReports));
   PERSEUS_ASSIGN_OR_RETURN(const auto not_attached,
                            context.services.reports.Take(name, reports.jobs, context.now));
-  return JsonResponse({{"not_attached", not_attached}, {"refused", reports.refused}});
+  return JsonResponse({{"not_attached", not_attached},
+                       {"refused", reports.refused},
+                       {"takes", ordered_json::array({protocol::kTakesRunning})}});
 }
 
 Answer<http::Response> JobsOfNode(const Context& context) {
@@ -188,6 +194,38 @@ Answer<http::Response> JobsOfNode(const Context& context) {
                     {"ranks", ordered_json::parse(job.ranks)}});
   }
   return JsonResponse({{"node", name}, {"jobs", std::move(list)}});
+}
+
+// Lists each node with its jobs. A node is connected if its process renewed its claim of the name.
+Answer<http::Response> ListNodes(const Context& context) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto limit, ReadLimit(context.request, kDefaultNodes, kMaxNodes));
+  store::Store& store = context.services.store;
+  PERSEUS_ASSIGN_OR_RETURN(const auto nodes,
+                           store.ListNodes(context.request.Query("after"), limit));
+  auto list = ordered_json::array();
+  for (const store::NodeClaim& node : nodes) {
+    PERSEUS_ASSIGN_OR_RETURN(auto records, store.ListJobsOfNode(node.node));
+    auto jobs = ordered_json::array();
+    for (store::NodeRecord& record : records) {
+      PERSEUS_ASSIGN_OR_RETURN(const auto job, store.FindJob(record.job));
+      if (!job) continue;
+      PERSEUS_ASSIGN_OR_RETURN(const auto newest,
+                               store.FindNewestAssignment(job->id, job->assignment_version));
+      context.services.reports.AddLastReport(record);
+      const std::int64_t from_step = newest ? newest->assignment.from_step : 0;
+      ordered_json row{{"job", job->id},
+                       {"key", job->key},
+                       {"state", NodeState(record, *job, from_step, context.now)}};
+      row.update(NodeJson(record, context.now));
+      row["ranks"] = HealthOf(record, context.now).ranks;
+      jobs.push_back(std::move(row));
+    }
+    const bool is_connected = context.now - node.seen <= telemetry::kNodeIsSilentAfter;
+    list.push_back({{"node", node.node}, {"connected", is_connected}, {"jobs", std::move(jobs)}});
+  }
+  ordered_json answer{{"nodes", std::move(list)}};
+  if (static_cast<int>(nodes.size()) == limit) answer["next"] = nodes.back().node;
+  return JsonResponse(answer);
 }
 
 }  // namespace
@@ -208,6 +246,7 @@ void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_p
                 {.body_bytes = kMaxAttachmentBytes});
   endpoints.Add("DELETE", "/v1/nodes/{node}/jobs/{job}", Access::kNode, Detach);
   endpoints.Add("GET", "/v1/nodes/{node}/jobs", Access::kReadFleet, JobsOfNode);
+  endpoints.Add("GET", "/v1/nodes", Access::kReadFleet, ListNodes, {.query = {"after", "limit"}});
   endpoints.Add("POST", "/v1/nodes/{node}/reports", Access::kNode, Report,
                 {.body_bytes = kMaxReportBytes});
   endpoints.AddWaiting(

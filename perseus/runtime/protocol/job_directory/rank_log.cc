@@ -1,6 +1,7 @@
 #include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -342,6 +343,13 @@ class RankLogReader::OpenFile {
     return text;
   }
 
+  // The lock of a log that nobody writes is taken until this object ends. That is a moment, and a
+  // writer that begins in this moment tries again.
+  std::optional<bool> IsLocked() const {
+    if (::flock(file_.get(), LOCK_SH | LOCK_NB) == 0) return false;
+    return errno == EWOULDBLOCK ? std::optional(true) : std::nullopt;
+  }
+
   Result<std::uint64_t> Size() const {
     struct stat status {};
     if (::fstat(file_.get(), &status) != 0) return CannotRead();
@@ -469,6 +477,11 @@ Result<std::vector<RankRecord>> RankLogReader::ReadNew() {
   // The older log is read to its end, or it does not exist.
   if (read_ != file.identity()) BeginWith(file);
   return ReadNewOf(file);
+}
+
+std::optional<bool> RankLogReader::IsBeingWritten() const {
+  const auto file = OpenFile::Open(path_);
+  return file && file->IsOpen() ? file->IsLocked() : std::nullopt;
 }
 
 Place RankLogReader::Where(const OpenFile& file) const {

@@ -225,6 +225,9 @@ class RankLogReader {
   // for a complete line that is wrong; the next call continues after this line. Fails once for a
   // line that is too long, and continues at the end of the file.
   Result<std::vector<RankRecord>> ReadNew();
+  // Whether a process has the log open for writing: a rank locks its log until it ends, however it
+  // ends. Empty: unknown, because the log cannot be opened, or the file system has no locks.
+  std::optional<bool> IsBeingWritten() const;
 
  private:
   // Identifies a file independently of its name.
