@@ -96,7 +96,7 @@ def released() -> Iterator[None]:
 
     Waits until the agent has set the clock of each session of this process, at most one second. It
     does not wait for work on streams. The next step requests its clocks again. Without this, the GPU
-    gets its default clock if no step begins for 0.1 s.
+    gets its default clock if the next step is 0.1 s later than usual.
     """
     _client.release_clocks()
     yield

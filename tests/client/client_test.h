@@ -21,7 +21,7 @@ class ClientTest : public AgentNodeTest {
     return place;
   }
   // Runs a step of one microbatch, which ends at this clock. After a step, the GPU keeps its clock
-  // for 0.1 s only.
+  // for a short time only.
   testing::AssertionResult EndsStepAt(RankSession& rank, int clock_mhz) const {
     perseus_step_begin(rank.get());
     rank.Run(PERSEUS_FORWARD, 0);

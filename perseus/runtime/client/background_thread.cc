@@ -41,10 +41,12 @@ constexpr Nanoseconds kQuietLookEvery = kSecond;
 constexpr Nanoseconds kCheckLogEvery = kSecond;
 constexpr Nanoseconds kFirstRetry = kSecond;
 constexpr Nanoseconds kLastRetry = 60 * kSecond;
-// After this time without a step, the GPU gets its default clock: an evaluation, a checkpoint, or a
-// test of the GPU's health runs at the default clocks. Most optimizers and all-reduces between two
-// steps take less, so they cost no additional clock changes.
+// If the next step is so much later than usual, the GPU gets its default clock: an evaluation, a
+// checkpoint, or a test of the GPU's health runs at the default clocks. A rank that waits in every
+// step until the others have ended theirs keeps its clock. Otherwise, it would wait at a higher
+// power, and change the clock twice in every step.
 constexpr Nanoseconds kRestAfter = 100 * kMillisecond;
+constexpr Nanoseconds kLongestWait = kSecond;
 constexpr std::chrono::milliseconds kOpenTimeout{5000};
 constexpr std::chrono::milliseconds kRetryTimeout{1000};
 
@@ -321,7 +323,9 @@ void BackgroundThread::RestIfIdle(Nanoseconds now) {
   if (core_.counters.is_in_step.load() || recorder_.IsWaiting()) return;
   const Nanoseconds ended =
       std::max(core_.counters.last_step_end.load(std::memory_order_relaxed), recorder_.last_end());
-  if (now > ended + kRestAfter) core_.clock_requester.Rest(core_.counters.is_in_step, now);
+  const Nanoseconds usual = core_.counters.usual_gap.load(std::memory_order_relaxed);
+  const Nanoseconds after = std::min(usual + kRestAfter, kLongestWait);
+  if (now > ended + after) core_.clock_requester.Rest(core_.counters.is_in_step, now);
 }
 
 void BackgroundThread::CollectAnswer() {

@@ -13,7 +13,7 @@ struct KnownLog {
   // child, it may stay busy.
   std::atomic_flag is_busy = ATOMIC_FLAG_INIT;
   bool is_used = false;
-  std::uint32_t generation = 0;  // Of the process that wrote it (ForkGeneration).
+  std::uint32_t generation = 0;  // The ForkGeneration of the process that wrote it.
   EndedLog log;
 
   bool IsValid() const { return is_used && generation == ForkGeneration(); }

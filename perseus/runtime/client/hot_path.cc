@@ -1,5 +1,9 @@
 #include "perseus/runtime/client/hot_path.h"
 
+#include <algorithm>
+
+#include "perseus/base/clock.h"
+
 namespace perseus::client {
 namespace {
 
@@ -32,6 +36,17 @@ void HotPath::ChooseClocks(Nanoseconds now) {
   counters_.version.store(assignment != nullptr ? assignment->version : 0,
                           std::memory_order_relaxed);
   counters_.slowdown.store(table != nullptr ? table->slowdown : 1, std::memory_order_relaxed);
+}
+
+void HotPath::LearnGap(Nanoseconds now) {
+  constexpr Nanoseconds kLongestGap = kSecond;  // A longer one is an evaluation or a checkpoint.
+  constexpr int kSteps = 8;
+  const Nanoseconds ended = counters_.last_step_end.load(std::memory_order_relaxed);
+  if (ended == 0) return;
+  const Nanoseconds gap = std::clamp<Nanoseconds>(now - ended, 0, kLongestGap);
+  const Nanoseconds usual = counters_.usual_gap.load(std::memory_order_relaxed);
+  counters_.usual_gap.store(usual == 0 ? gap : usual + (gap - usual) / kSteps,
+                            std::memory_order_relaxed);
 }
 
 // ---- Which clock ----
@@ -89,6 +104,7 @@ void HotPath::Drop() {
 
 int HotPath::StepBegin(Nanoseconds now) {
   if (is_in_step_) StepEnd(now);
+  LearnGap(now);
   ChooseClocks(now);
   Event begin;
   begin.type = Event::Type::kStepBegin;

@@ -63,6 +63,9 @@ struct HotCounters {
   std::atomic<std::int64_t> version = 0;
   std::atomic<double> slowdown = 1;
   std::atomic<Nanoseconds> last_step_end = 0;
+  // The usual time from the end of a step to the begin of the next one: a running mean, without
+  // what exceeds a second. 0: unknown.
+  std::atomic<Nanoseconds> usual_gap = 0;
 };
 
 // Problems that the training thread found. The background thread turns them into warnings.
@@ -122,6 +125,7 @@ class HotPath {
   static constexpr std::size_t kLongestLearned = 16'384;  // Instructions of a step.
 
   void ChooseClocks(Nanoseconds now);
+  void LearnGap(Nanoseconds now);
   void LeavePlan(const Instruction* expected, const Instruction* got);
   int ClockAt(std::size_t position) const;
   int FirstClock() const;

@@ -58,6 +58,23 @@ class HotPathTest : public testing::Test {
   Nanoseconds now_ = 0;
 };
 
+TEST_F(HotPathTest, LearnsTheUsualTimeBetweenSteps) {
+  Nanoseconds now = kSecond;
+  const auto step_after = [&](Nanoseconds gap) {
+    now += gap;
+    hot_.StepBegin(now);
+    now += kSecond;
+    hot_.StepEnd(now);
+    return counters_.usual_gap.load();
+  };
+  EXPECT_EQ(step_after(0), 0);
+  EXPECT_EQ(step_after(80 * kMillisecond), 80 * kMillisecond);
+  EXPECT_EQ(step_after(80 * kMillisecond), 80 * kMillisecond);
+  EXPECT_EQ(step_after(160 * kMillisecond), 90 * kMillisecond);
+  // An evaluation counts as one second.
+  EXPECT_EQ(step_after(50 * kSecond), (90 + 910 / 8) * kMillisecond + 750'000);
+}
+
 TEST_F(HotPathTest, AnAbandonedStepIsNotWholeAndIsNoFaultOfThePlan) {
   tables_.Offer(PlanOfFour());
   hot_.StepBegin(0);

@@ -138,7 +138,8 @@ PERSEUS_API void perseus_step_abandon(perseus_session* session);
 /* Gives the clock back now: call it between two steps, before code that needs the GPU at its
  * default clock, such as a test of its health or a benchmark. Waits until the agent has set the
  * clock, at most one second, and not for the work on streams. The next step requests its clocks
- * again. Without this call, the GPU gets its default clock if no step begins for 0.1 s. */
+ * again. Without this call, the GPU gets its default clock if the next step is 0.1 s later than
+ * usual. */
 PERSEUS_API void perseus_release_clock(perseus_session* session);
 
 /* Call these around each computation, in the order in which the rank runs them. `chunk` is 0 unless
