@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,12 +44,10 @@ class InterferenceMeasurement {
  public:
   explicit InterferenceMeasurement(QualifyRun& run) : run_(run) {}
 
-  Result<void> Measure(PartOfRun part) {
-    double from = part.from;
+  Result<void> Measure() {
     std::vector<Estimate> harmless;
     for (const Operation operation : kAllOperations) {
-      run_.options.progress(fmt::format("interference: {}", NameOf(operation)), from);
-      from += part.length / static_cast<double>(std::size(kAllOperations));
+      run_.Progress(fmt::format("interference: {}", NameOf(operation)));
       const std::string why = run_.node.WhyNot(operation);
       if (!why.empty()) {
         run_.Limit(
@@ -176,8 +173,6 @@ class InterferenceMeasurement {
 
 }  // namespace
 
-Result<void> MeasureInterference(QualifyRun& run, PartOfRun part) {
-  return InterferenceMeasurement(run).Measure(part);
-}
+Result<void> MeasureInterference(QualifyRun& run) { return InterferenceMeasurement(run).Measure(); }
 
 }  // namespace perseus::qualifier

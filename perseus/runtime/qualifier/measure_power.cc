@@ -134,7 +134,7 @@ Result<void> MeasureAt(QualifyRun& run, int clock_mhz, Nanoseconds window) {
     if (!run.node.WhyNot(load).empty()) continue;
     PERSEUS_RETURN_IF_ERROR(run.RunOnAll(load));
     PERSEUS_ASSIGN_OR_RETURN(const auto readings, MeasureWindow(run, window));
-    power.*field = run.siblings.Combine(what + at, Siblings::Unit::kWatts, PowersOf(readings));
+    power.*field = run.siblings.Combine(what + at, "W", PowersOf(readings));
     if (load == Load::kCompute) NoteLimits(run, at, readings);
     seen_mhz = LastClocks(readings);
   }
@@ -182,12 +182,12 @@ Result<void> CompareRangeLock(QualifyRun& run, Nanoseconds window) {
 
 }  // namespace
 
-Result<void> MeasureCounter(QualifyRun& run, PartOfRun part) {
-  run.options.progress("energy counter", part.from);
+Result<void> MeasureCounter(QualifyRun& run, double part) {
+  run.Progress("energy counter");
   PERSEUS_RETURN_IF_ERROR(run.RunOnAll(run.BusyLoad()));
   PERSEUS_ASSIGN_OR_RETURN(
       const auto readings,
-      MeasureWindow(run, std::clamp(run.DurationOf(part.length), 2 * kSecond, kLongestWindow)));
+      MeasureWindow(run, std::clamp(run.DurationOf(part), 2 * kSecond, kLongestWindow)));
   PERSEUS_RETURN_IF_ERROR(run.RunOnAll(Load::kIdle));
   std::vector<std::optional<Estimate>> periods_ms, biases;
   std::vector<double> resolutions_j;
@@ -206,25 +206,22 @@ Result<void> MeasureCounter(QualifyRun& run, PartOfRun part) {
     biases.emplace_back(findings->bias);
     resolutions_j.push_back(findings->resolution_j);
   }
-  const auto period_ms = run.siblings.Combine("period of the energy counter",
-                                              Siblings::Unit::kMilliseconds, periods_ms);
-  const auto bias =
-      run.siblings.Combine("bias of the energy counter", Siblings::Unit::kFraction, biases);
+  const auto period_ms = run.siblings.Combine("period of the energy counter", "ms", periods_ms);
+  const auto bias = run.siblings.Combine("bias of the energy counter", "%", biases);
   run.result.facts.energy_counter = hardware_facts::EnergyCounterFacts{
       .period_ms = *period_ms, .resolution_j = Median(resolutions_j), .bias = *bias};
   return {};
 }
 
-Result<void> MeasurePower(QualifyRun& run, PartOfRun part) {
+Result<void> MeasurePower(QualifyRun& run, double part) {
   std::vector<int> clocks_mhz = {0};  // The driver chooses.
   if (run.can_set) clocks_mhz = ChoosePowerClocks(run.clocks_mhz());
-  const auto count = static_cast<double>(clocks_mhz.size());
-  const double windows = 3 * count + 2;
-  const Nanoseconds window = std::clamp(run.DurationOf(part.length / windows) - kPowerSettles,
-                                        kLeastPowerWindow, kLongestWindow);
-  for (std::size_t i = 0; i < clocks_mhz.size(); ++i) {
-    run.options.progress("power", part.from + part.length * static_cast<double>(i) / count);
-    PERSEUS_RETURN_IF_ERROR(MeasureAt(run, clocks_mhz[i], window));
+  const double windows = 3 * static_cast<double>(clocks_mhz.size()) + 2;
+  const Nanoseconds window =
+      std::clamp(run.DurationOf(part / windows) - kPowerSettles, kLeastPowerWindow, kLongestWindow);
+  for (const int clock_mhz : clocks_mhz) {
+    run.Progress("power");
+    PERSEUS_RETURN_IF_ERROR(MeasureAt(run, clock_mhz, window));
   }
   return run.can_set ? CompareRangeLock(run, window) : Result<void>();
 }

@@ -89,13 +89,12 @@ class SwitchMeasurement {
  public:
   explicit SwitchMeasurement(QualifyRun& run) : run_(run) {}
 
-  Result<void> MeasureAll(PartOfRun part) {
-    const int variants = run_.node.gpu_count() > 1 ? 2 : 1;
-    const double length = part.length / variants;
-    PERSEUS_RETURN_IF_ERROR(Measure({0}, /*are_all=*/false, {part.from, length}));
-    if (variants > 1) {
-      PERSEUS_RETURN_IF_ERROR(
-          Measure(run_.all_gpus, /*are_all=*/true, {part.from + length, length}));
+  Result<void> MeasureAll(double part) {
+    const bool has_several = run_.node.gpu_count() > 1;
+    const Nanoseconds budget = run_.DurationOf(has_several ? part / 2 : part);
+    PERSEUS_RETURN_IF_ERROR(Measure({0}, /*are_all=*/false, budget));
+    if (has_several) {
+      PERSEUS_RETURN_IF_ERROR(Measure(run_.all_gpus, /*are_all=*/true, budget));
     }
     if (has_few_switches_) {
       run_.Limit(
@@ -107,21 +106,18 @@ class SwitchMeasurement {
   }
 
  private:
-  Result<void> Measure(const std::vector<int>& gpus, bool are_all, PartOfRun part) {
+  Result<void> Measure(const std::vector<int>& gpus, bool are_all, Nanoseconds budget) {
     std::vector<SwitchCase> cases = CasesOf(run_.clocks);
     PERSEUS_RETURN_IF_ERROR(run_.LockAll(run_.clocks.top_mhz));
-    const Nanoseconds begin = run_.node.clock().Now();
-    const double budget = run_.options.duration_s * part.length * kSecond;
+    const Nanoseconds end = run_.node.clock().Now() + budget;
     for (int round = 0; round < kMostRounds; ++round) {
-      const double spent = static_cast<double>(run_.node.clock().Now() - begin) / budget;
-      if (round >= kLeastRounds && spent >= 1) break;
+      if (round >= kLeastRounds && run_.node.clock().Now() >= end) break;
       if (round % kRoundsOfALoad == 0) {
         PERSEUS_RETURN_IF_ERROR(run_.RunOnAll(run_.BusyLoad()));
         // The previous lock may not be in effect yet.
         if (round == 0) Sleep(run_.node.clock(), kLongestSwitch);
       }
-      run_.options.progress(are_all ? "switches of all GPUs" : "switches of one GPU",
-                            part.from + part.length * std::min(spent, 1.0));
+      run_.Progress(are_all ? "switches of all GPUs" : "switches of one GPU");
       const bool shows_near = ShowsNear(cases);
       for (SwitchCase& one : cases) {
         if (one.is_far || shows_near) PERSEUS_RETURN_IF_ERROR(MeasureSwitch(gpus, one));
@@ -208,7 +204,7 @@ class SwitchMeasurement {
 
 }  // namespace
 
-Result<void> MeasureSwitches(QualifyRun& run, PartOfRun part) {
+Result<void> MeasureSwitches(QualifyRun& run, double part) {
   return SwitchMeasurement(run).MeasureAll(part);
 }
 

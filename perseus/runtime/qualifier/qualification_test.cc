@@ -111,8 +111,7 @@ Qualification Qualified(SimulatedNode& node, const QualifyOptions& options) {
   HardwareFacts named = found.facts;
   named.host = named.driver_version = named.perseus_version = "x";
   named.measured_at = "2026-02-22T17:05:00Z";
-  const auto read = hardware_facts::Parse(hardware_facts::Format(named), "facts.toml");
-  EXPECT_TRUE(read) << read.error().Message();
+  EXPECT_EQ(ValueOf(hardware_facts::Parse(hardware_facts::Format(named), "facts.toml")), named);
   return found;
 }
 
@@ -293,7 +292,7 @@ TEST(Qualification, AGpuThatDiffersFromItsSiblingsIsNamed) {
   EXPECT_THAT(facts.limits,
               Contains(AllOf(HasSubstr("GPU-virtual-2 differs from its siblings: its period of "
                                        "the energy counter is 2"),
-                             HasSubstr("and the median of 4 GPUs is"), HasSubstr("other values"))));
+                             HasSubstr("and the median of 4 GPUs is"))));
   EXPECT_THAT(facts.limits, Not(Contains(HasSubstr("GPU-virtual-1 differs"))));
   ASSERT_TRUE(facts.energy_counter);
   EXPECT_TRUE(Covers(facts.energy_counter->period_ms, 100));
@@ -402,16 +401,6 @@ TEST(Qualification, StopsWhenAsked) {
   int asked = 0;
   EXPECT_THAT(Qualify(node, {.duration_s = 300, .should_stop = [&] { return ++asked > 40; }}),
               FailsWith(HasSubstr("interrupted")));
-}
-
-TEST(Qualification, TheFileHasEveryFact) {
-  Qualification qualified = Qualified(DifficultModel(), 2);
-  HardwareFacts& facts = qualified.facts;
-  facts.host = "box";
-  facts.driver_version = "simulated";
-  facts.measured_at = "2026-02-22T17:05:00Z";
-  facts.perseus_version = "0";
-  EXPECT_EQ(ValueOf(hardware_facts::Parse(hardware_facts::Format(facts), "facts.toml")), facts);
 }
 
 }  // namespace
