@@ -90,10 +90,9 @@ class InterferenceMeasurement {
   // The changes alternate between two neighboring clocks.
   Disturbance Quiet() const {
     if (!run_.can_set) return {};
-    const auto& clocks_mhz = run_.clocks_mhz();
     return {.change_period = 0,
-            .first_mhz = clocks_mhz.back(),
-            .second_mhz = clocks_mhz[clocks_mhz.size() - 2],
+            .first_mhz = run_.clocks.top_mhz,
+            .second_mhz = run_.clocks.below_mhz,
             .reads_per_s = 0};
   }
 

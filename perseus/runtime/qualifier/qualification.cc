@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "perseus/base/limits.h"
 #include "perseus/base/statistics.h"
 #include "perseus/runtime/qualifier/qualify_run.h"
 
@@ -43,21 +44,6 @@ std::vector<std::string> NamesOf(MeasuredNode& node) {
   std::vector<std::string> names;
   for (const int gpu : AllGpus(node)) names.push_back(node.device(gpu).info().uuid);
   return names;
-}
-
-// Returns the clocks between which GPUs switch, or nullopt if fewer than three clocks differ.
-std::optional<SwitchClocks> ChooseSwitchClocks(const std::vector<int>& clocks_mhz) {
-  if (clocks_mhz.size() < 3) return std::nullopt;
-  SwitchClocks clocks;
-  clocks.top_mhz = clocks_mhz.back();
-  // The first clock below the top clock that is at least 3 % lower.
-  const auto above =
-      std::upper_bound(clocks_mhz.begin(), clocks_mhz.end(), kNearPart * clocks.top_mhz);
-  clocks.near_mhz = above == clocks_mhz.begin() ? clocks_mhz.front() : *(above - 1);
-  clocks.far_mhz = NearestClock(clocks_mhz, kFarPart * clocks.top_mhz);
-  if (clocks.far_mhz >= clocks.near_mhz) clocks.far_mhz = clocks_mhz.front();
-  if (clocks.near_mhz <= clocks.far_mhz) return std::nullopt;
-  return clocks;
 }
 
 // Whether this error means that the driver refuses the call. It then also refuses later calls.
@@ -118,7 +104,7 @@ Result<void> CheckRights(QualifyRun& run) {
 }
 
 void CheckClocks(QualifyRun& run) {
-  const auto clocks = ChooseSwitchClocks(run.clocks_mhz());
+  const auto clocks = ChooseSwitchClocks(run.clocks_mhz(), kHighestFrequencyMhz);
   if (clocks) {
     run.clocks = *clocks;
   } else if (run.can_set) {
@@ -178,6 +164,21 @@ Result<void> MeasureAll(QualifyRun& run) {
 }
 
 }  // namespace
+
+std::optional<SwitchClocks> ChooseSwitchClocks(const std::vector<int>& clocks_mhz, int most_mhz) {
+  const auto end = std::ranges::upper_bound(clocks_mhz, most_mhz);
+  if (end - clocks_mhz.begin() < 3) return std::nullopt;
+  SwitchClocks clocks;
+  clocks.top_mhz = *(end - 1);
+  clocks.below_mhz = *(end - 2);
+  // The first clock below the top clock that is at least 3 % lower.
+  const auto above = std::upper_bound(clocks_mhz.begin(), end, kNearPart * clocks.top_mhz);
+  clocks.near_mhz = above == clocks_mhz.begin() ? clocks_mhz.front() : *(above - 1);
+  clocks.far_mhz = NearestClock(clocks_mhz, kFarPart * clocks.top_mhz);
+  if (clocks.far_mhz >= clocks.near_mhz) clocks.far_mhz = clocks_mhz.front();
+  if (clocks.near_mhz <= clocks.far_mhz) return std::nullopt;
+  return clocks;
+}
 
 int NearestClock(const std::vector<int>& clocks_mhz, double wanted_mhz) {
   return *std::min_element(clocks_mhz.begin(), clocks_mhz.end(), [&](int a, int b) {

@@ -20,13 +20,17 @@
 
 namespace perseus::qualifier {
 
-// A near switch is between top_mhz and near_mhz. A far switch is between top_mhz and far_mhz.
+// A near switch is between top_mhz and near_mhz. A far switch is between top_mhz and far_mhz. The
+// clock below top_mhz in the list is below_mhz.
 struct SwitchClocks {
-  int top_mhz = 0, near_mhz = 0, far_mhz = 0;
+  int top_mhz = 0, below_mhz = 0, near_mhz = 0, far_mhz = 0;
 };
 // The clock of a far switch as a fraction of the top clock. It is above the clocks at which GPUs
 // also change the memory clock.
 inline constexpr double kFarPart = 0.4;
+// Returns the clocks with the highest top_mhz that is at most `most_mhz`, or nullopt if the list
+// has fewer than three clocks up to there.
+std::optional<SwitchClocks> ChooseSwitchClocks(const std::vector<int>& clocks_mhz, int most_mhz);
 // Returns the clock of the list that is nearest to the wanted clock. Requires that the list is not
 // empty.
 int NearestClock(const std::vector<int>& clocks_mhz, double wanted_mhz);
@@ -104,6 +108,10 @@ Result<void> MeasureCounter(QualifyRun& run, double part);
 // Measures the power of all GPUs at once: idle, blocked and busy, at several clocks. Also finds
 // whether a waiting GPU draws less with a lock of a range of clocks than with a lock of one clock.
 // Requires can_read. Without can_set, measures only at the clock that the driver chooses.
+//
+// With can_set, lowers the top of `clocks` to the highest clock that all GPUs keep while they
+// compute. The power limit of a GPU may not allow the highest clock of its list. Then a change
+// between two clocks that the GPU does not reach cannot be seen in its work.
 Result<void> MeasurePower(QualifyRun& run, double part);
 
 // Measures the time from the request of a clock to its landing (estimates.h): up and down, near and
