@@ -1,10 +1,12 @@
-// A fake CUDA driver that runs the kernels of perseus/runtime/qualifier/kernels.h on threads. A
-// load kernel counts at a given rate until its mailbox says stop. The fake knows only the host's
-// side of the kernels. It neither reads nor checks their PTX.
+// A fake CUDA driver that runs the kernels of perseus/runtime/qualifier/kernels.h on threads. Each
+// stream is a queue with a thread, so the host runs ahead. A load kernel counts at a given rate
+// until its mailbox says stop. The fake knows only the host's side of the kernels. It neither reads
+// nor checks their PTX.
 //
 // The fake fails where the real driver fails: for handles of another context than the current one,
-// for addresses that were not allocated, and for peers that are connected twice. A small kernel
-// does not run while every multiprocessor has a block of a load kernel.
+// for addresses that were not allocated, and for peers that are connected twice. As on an H100, a
+// small kernel does not start while every multiprocessor has a block of a load kernel. It starts
+// when the load ends.
 //
 // This fake is a library of its own. The other fake driver (fake_cuda.h) has streams whose time a
 // test advances.

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -14,6 +16,7 @@
 #include <utility>
 
 #include "perseus/base/mutex.h"
+#include "tests/fake_cuda/call_log.h"
 #include "tests/fake_cuda/fake_kernels.h"
 
 namespace fake_kernels {
@@ -25,31 +28,58 @@ using perseus::MutexLock;
 constexpr int kInvalid = 1, kInvalidContext = 201, kInvalidHandle = 400, kNotFound = 500,
               kFakeNotReady = 600, kPeerIsEnabled = 704;
 constexpr int kMostGpus = 16;
-constexpr std::size_t kBacking = 128;  // The bytes of an allocation that the host's side uses.
 
-// The kernel of a stream. At most one kernel runs.
-struct FakeStream {
-  int gpu = 0;  // The GPU of the stream's context.
-  std::jthread kernel;
-  std::atomic<bool> is_running = false;
-};
+// A queue of work, which a thread runs in order. The host runs ahead of it.
+class FakeStream {
+ public:
+  explicit FakeStream(int gpu) : gpu_(gpu), worker_([this] { Run(); }) {}
+  // Waits for all work.
+  ~FakeStream() { Push({}); }
 
-struct FakeAllocation {
-  std::size_t bytes = 0;
-  alignas(8) std::array<char, kBacking> memory = {};
+  int gpu() const { return gpu_; }  // The GPU of the stream's context.
+  bool IsIdle() const { return left_ == 0; }
+  void Push(std::function<void()> work) {
+    {
+      const MutexLock lock(mutex_);
+      queue_.push_back(std::move(work));
+    }
+    ++left_;
+    left_.notify_one();
+  }
+
+ private:
+  // Ends at work without a function.
+  void Run() {
+    for (;;) {
+      left_.wait(0);
+      const std::function<void()> work = [this] {
+        const MutexLock lock(mutex_);
+        std::function<void()> first = std::move(queue_.front());
+        queue_.pop_front();
+        return first;
+      }();
+      if (!work) return;
+      work();
+      --left_;
+    }
+  }
+
+  int gpu_ = 0;
+  Mutex mutex_;
+  std::deque<std::function<void()>> queue_ PERSEUS_GUARDED_BY(mutex_);
+  std::atomic<int> left_ = 0;  // The work in the queue, and the work that runs.
+  std::jthread worker_;
 };
 
 struct FakeDriver {
+  CallLog calls;
   Mutex mutex;
   std::vector<std::string> uuids;
   GpuTraits traits;
-  std::map<std::string, int, std::less<>> calls PERSEUS_GUARDED_BY(mutex);
-  // The code, and the number of the call.
-  std::map<std::string, std::pair<int, int>, std::less<>> failures PERSEUS_GUARDED_BY(mutex);
-  int live PERSEUS_GUARDED_BY(mutex) = 0;
-  // By device address. Kernels keep the memory that they use.
-  std::map<std::uint64_t, std::shared_ptr<FakeAllocation>> allocations PERSEUS_GUARDED_BY(mutex);
-  std::uint64_t next_address PERSEUS_GUARDED_BY(mutex) = 0x7f00'0000'0000;
+  std::atomic<int> live = 0;
+  // The size of each allocation, by address. As with the real driver, host memory has the same
+  // address on the host and on a GPU.
+  std::map<std::uint64_t, std::size_t> allocations PERSEUS_GUARDED_BY(mutex);
   std::set<std::pair<int, int>> peers PERSEUS_GUARDED_BY(mutex);  // From, to.
   // The blocks of the load kernels that run on each GPU.
   std::array<std::atomic<int>, kMostGpus> blocks{};
@@ -73,77 +103,67 @@ int GpuOf(const void* context) {
 }
 thread_local int current_gpu = -1;
 
-// Counts the call, and returns the code with which it fails.
-int Count(const char* name) {
-  FakeDriver& driver = TheDriver();
-  const MutexLock lock(driver.mutex);
-  const int number = driver.calls[name]++;
-  const auto failure = driver.failures.find(name);
-  return failure != driver.failures.end() && failure->second.second == number
-             ? failure->second.first
-             : 0;
-}
-
-void AddLive(int change) {
-  const MutexLock lock(TheDriver().mutex);
-  TheDriver().live += change;
-}
-
-// Returns the memory of the allocation at this address, and the offset in the allocation. Null if
-// no such allocation exists.
-std::pair<std::shared_ptr<FakeAllocation>, std::size_t> MemoryAt(std::uint64_t address) {
+bool IsAllocated(std::uint64_t address, std::size_t bytes) {
   FakeDriver& driver = TheDriver();
   const MutexLock lock(driver.mutex);
   const auto above = driver.allocations.upper_bound(address);
-  if (above == driver.allocations.begin()) return {};
-  const auto& [begin, allocation] = *std::prev(above);
-  if (address >= begin + allocation->bytes) return {};
-  return {allocation, address - begin};
+  if (above == driver.allocations.begin()) return false;
+  const auto& [begin, size] = *std::prev(above);
+  return address + bytes <= begin + size;
 }
 
 std::uint64_t Allocate(std::size_t bytes) {
   FakeDriver& driver = TheDriver();
   const MutexLock lock(driver.mutex);
-  const std::uint64_t address = driver.next_address;
-  driver.next_address += (bytes / 4096 + 2) * 4096;
-  driver.allocations[address] = std::make_shared<FakeAllocation>();
-  driver.allocations[address]->bytes = bytes;
+  const auto address = reinterpret_cast<std::uint64_t>(std::calloc(bytes, 1));
+  driver.allocations[address] = bytes;
   ++driver.live;
   return address;
 }
 
-// Frees the allocation. Returns whether it existed.
-bool Free(std::uint64_t address) {
+int Free(std::uint64_t address) {
   FakeDriver& driver = TheDriver();
   const MutexLock lock(driver.mutex);
-  if (driver.allocations.erase(address) == 0) return false;
+  if (driver.allocations.erase(address) == 0) return kInvalid;
+  std::free(reinterpret_cast<void*>(address));
   --driver.live;
-  return true;
+  return 0;
 }
 
-std::atomic_ref<std::uint64_t> Word(FakeAllocation& mailbox, std::size_t offset) {
-  return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(mailbox.memory.data() + offset));
+template <typename Integer>
+std::atomic_ref<Integer> At(std::uint64_t address) {
+  return std::atomic_ref(*reinterpret_cast<Integer*>(address));
 }
 
-void RunLoad(FakeStream& stream, FakeAllocation& mailbox, int blocks) {
+// As on an H100, a small kernel waits as long as every multiprocessor has a block of a load.
+void AwaitMultiprocessor(int gpu) {
+  const std::atomic<int>& busy = TheDriver().blocks.at(static_cast<std::size_t>(gpu));
+  for (int blocks; (blocks = busy) >= TheDriver().traits.multiprocessors;) busy.wait(blocks);
+}
+
+// A flag that was not cleared ends the kernel before its first sample.
+void RunLoad(int gpu, std::uint64_t mailbox, std::uint64_t flag, int blocks) {
   using std::chrono::steady_clock;
-  std::atomic<int>& busy = TheDriver().blocks.at(static_cast<std::size_t>(stream.gpu));
+  std::atomic<int>& busy = TheDriver().blocks.at(static_cast<std::size_t>(gpu));
+  if (At<std::uint32_t>(flag) != 0) return;
+  busy += blocks;
   double work = 0;
   std::uint64_t sequence = 0;
   auto last = steady_clock::now();
-  while ((Word(mailbox, 0).load() & 0xffffffff) == 0) {
+  while (At<std::uint32_t>(mailbox) == 0) {
     const auto now = steady_clock::now();
     work += the_rate * static_cast<double>(std::chrono::nanoseconds(now - last).count());
     last = now;
-    Word(mailbox, 8) = ++sequence;
-    Word(mailbox, 16) = static_cast<std::uint64_t>(
+    At<std::uint64_t>(mailbox + 8) = ++sequence;
+    At<std::uint64_t>(mailbox + 16) = static_cast<std::uint64_t>(
         std::chrono::nanoseconds(now.time_since_epoch()).count() + 12'345'678);
-    Word(mailbox, 24) = static_cast<std::uint64_t>(work);
-    Word(mailbox, 8) = ++sequence;
+    At<std::uint64_t>(mailbox + 24) = static_cast<std::uint64_t>(work);
+    At<std::uint64_t>(mailbox + 8) = ++sequence;
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
+  At<std::uint32_t>(flag) = 1;
   busy -= blocks;
-  stream.is_running = false;
+  busy.notify_all();
 }
 
 const char* const kKernels[] = {"perseus_compute", "perseus_blocked", "perseus_notify"};
@@ -156,25 +176,16 @@ void Reset(const std::vector<std::string>& uuids, const GpuTraits& traits) {
   if (driver.live != 0) std::abort();
   driver.uuids = uuids;
   driver.traits = traits;
-  driver.calls.clear();
-  driver.failures.clear();
+  driver.calls.Clear();
   driver.peers.clear();
   the_rate = 0.001;
 }
 void SetRate(double rate) { the_rate = rate; }
 void FailOnce(std::string_view entry_point, int code, int after) {
-  const MutexLock lock(TheDriver().mutex);
-  TheDriver().failures[std::string(entry_point)] = {code, after};
+  TheDriver().calls.FailOnce(entry_point, code, after);
 }
-int Calls(std::string_view entry_point) {
-  const MutexLock lock(TheDriver().mutex);
-  const auto found = TheDriver().calls.find(entry_point);
-  return found == TheDriver().calls.end() ? 0 : found->second;
-}
-int LiveResources() {
-  const MutexLock lock(TheDriver().mutex);
-  return TheDriver().live;
-}
+int Calls(std::string_view entry_point) { return TheDriver().calls.Calls(entry_point); }
+int LiveResources() { return TheDriver().live; }
 
 }  // namespace fake_kernels
 
@@ -182,7 +193,7 @@ using namespace fake_kernels;
 
 // Each entry point first counts its call. If the call has to fail, it fails.
 #define FAKE_ENTER(name) \
-  if (const int code = Count(name); code != 0) return code
+  if (const int code = TheDriver().calls.Enter(name); code != 0) return code
 
 extern "C" {
 
@@ -235,12 +246,12 @@ int cuDeviceGetAttribute(int* value, int attribute, int /*device*/) {
 int cuDevicePrimaryCtxRetain(void** context, int device) {
   FAKE_ENTER("cuDevicePrimaryCtxRetain");
   *context = &primary_contexts[device];
-  AddLive(1);
+  ++TheDriver().live;
   return 0;
 }
 int cuDevicePrimaryCtxRelease_v2(int /*device*/) {
   FAKE_ENTER("cuDevicePrimaryCtxRelease_v2");
-  AddLive(-1);
+  --TheDriver().live;
   return 0;
 }
 int cuCtxSetCurrent(void* context) {
@@ -255,13 +266,13 @@ int cuModuleLoadData(void** module, const void* image) {
   if (current_gpu < 0) return kInvalidContext;
   // As with the real driver, a module has only the kernels in its text.
   *module = ::strdup(static_cast<const char*>(image));
-  AddLive(1);
+  ++TheDriver().live;
   return 0;
 }
 int cuModuleUnload(void* module) {
   FAKE_ENTER("cuModuleUnload");
   std::free(module);
-  AddLive(-1);
+  --TheDriver().live;
   return 0;
 }
 int cuModuleGetFunction(void** function, void* module, const char* name) {
@@ -281,95 +292,84 @@ int cuMemAlloc_v2(unsigned long long* address, std::size_t bytes) {
 }
 int cuMemFree_v2(unsigned long long address) {
   FAKE_ENTER("cuMemFree_v2");
-  return Free(address) ? 0 : kInvalid;
+  return Free(address);
 }
 int cuMemsetD32Async(unsigned long long address, unsigned value, std::size_t count, void* handle) {
   FAKE_ENTER("cuMemsetD32Async");
-  if (static_cast<FakeStream*>(handle)->gpu != current_gpu) return kInvalidHandle;
-  const auto [memory, offset] = MemoryAt(address);
-  if (!memory || offset + count * sizeof value > memory->memory.size()) return kInvalid;
-  for (std::size_t i = 0; i < count; ++i) {
-    std::memcpy(memory->memory.data() + offset + i * sizeof value, &value, sizeof value);
-  }
+  auto& stream = *static_cast<FakeStream*>(handle);
+  if (stream.gpu() != current_gpu) return kInvalidHandle;
+  if (!IsAllocated(address, sizeof value) || count != 1) return kInvalid;
+  stream.Push([address, value] { At<std::uint32_t>(address) = value; });
   return 0;
 }
 int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned flags) {
   FAKE_ENTER("cuMemHostAlloc");
   if (current_gpu < 0) return kInvalidContext;
   constexpr unsigned kMapped = 2;
-  if (bytes > kBacking || (flags & kMapped) == 0) return kInvalid;
-  *memory = MemoryAt(Allocate(bytes)).first->memory.data();
-  return 0;
-}
-// Returns the device address of an allocation of the host. 0: this is no allocation.
-static std::uint64_t AddressOf(const void* memory) {
-  const MutexLock lock(TheDriver().mutex);
-  for (const auto& [address, allocation] : TheDriver().allocations) {
-    if (allocation->memory.data() == memory) return address;
-  }
+  if ((flags & kMapped) == 0) return kInvalid;
+  *memory = reinterpret_cast<void*>(Allocate(bytes));
   return 0;
 }
 int cuMemFreeHost(void* memory) {
   FAKE_ENTER("cuMemFreeHost");
-  return Free(AddressOf(memory)) ? 0 : kInvalid;
+  return Free(reinterpret_cast<std::uint64_t>(memory));
 }
 int cuMemHostGetDevicePointer_v2(unsigned long long* address, void* memory, unsigned /*flags*/) {
   FAKE_ENTER("cuMemHostGetDevicePointer_v2");
-  *address = AddressOf(memory);
-  return *address == 0 ? kInvalid : 0;
+  *address = reinterpret_cast<std::uint64_t>(memory);
+  return IsAllocated(*address, 1) ? 0 : kInvalid;
 }
 int cuStreamCreate(void** stream, unsigned /*flags*/) {
   FAKE_ENTER("cuStreamCreate");
   if (current_gpu < 0) return kInvalidContext;
-  auto made = std::make_unique<FakeStream>();
-  made->gpu = current_gpu;
-  *stream = made.release();
-  AddLive(1);
+  *stream = std::make_unique<FakeStream>(current_gpu).release();
+  ++TheDriver().live;
   return 0;
 }
 int cuStreamDestroy_v2(void* stream) {
   FAKE_ENTER("cuStreamDestroy_v2");
   const std::unique_ptr<FakeStream> destroyed(static_cast<FakeStream*>(stream));
-  AddLive(-1);
+  --TheDriver().live;
   return 0;
 }
 int cuStreamQuery(void* stream) {
   FAKE_ENTER("cuStreamQuery");
-  return static_cast<FakeStream*>(stream)->is_running ? kFakeNotReady : 0;
+  return static_cast<FakeStream*>(stream)->IsIdle() ? 0 : kFakeNotReady;
 }
 int cuLaunchKernel(void* function, unsigned grid_x, unsigned /*grid_y*/, unsigned /*grid_z*/,
                    unsigned block_x, unsigned /*block_y*/, unsigned /*block_z*/,
                    unsigned /*shared_bytes*/, void* handle, void** parameters, void** /*extra*/) {
   FAKE_ENTER("cuLaunchKernel");
   auto& stream = *static_cast<FakeStream*>(handle);
-  if (stream.gpu != current_gpu) return kInvalidHandle;
+  const int gpu = stream.gpu();
+  if (gpu != current_gpu) return kInvalidHandle;
   const std::string name = *static_cast<const char* const*>(function);
-  const auto [memory, offset] = MemoryAt(*static_cast<std::uint64_t*>(parameters[0]));
-  if (!memory) return kInvalid;
-  const GpuTraits& traits = TheDriver().traits;
-  std::atomic<int>& busy = TheDriver().blocks.at(static_cast<std::size_t>(stream.gpu));
+  const auto first = *static_cast<std::uint64_t*>(parameters[0]);
+  const auto second = *static_cast<std::uint64_t*>(parameters[1]);
   if (name == "perseus_notify") {
-    if (busy < traits.multiprocessors)
-      Word(*memory, offset) = *static_cast<std::uint64_t*>(parameters[1]);
+    if (!IsAllocated(first, sizeof second)) return kInvalid;
+    stream.Push([gpu, first, second] {
+      AwaitMultiprocessor(gpu);
+      At<std::uint64_t>(first) = second;
+    });
     return 0;
   }
-  // The kernel needs warps 0 and 1. No second kernel may wait behind it.
-  if (block_x < 64 || stream.is_running) return kInvalid;
-  const int blocks = static_cast<int>(grid_x);
-  stream.is_running = true;
-  busy += blocks;
-  stream.kernel =
-      std::jthread([&stream, mailbox = memory, blocks] { RunLoad(stream, *mailbox, blocks); });
+  // The kernel needs warps 0 and 1.
+  if (!IsAllocated(first, 128) || !IsAllocated(second, 4) || block_x < 64) return kInvalid;
+  stream.Push([gpu, first, second, blocks = static_cast<int>(grid_x)] {
+    RunLoad(gpu, first, second, blocks);
+  });
   return 0;
 }
 int cuMemcpyPeerAsync(unsigned long long to, void* to_context, unsigned long long from,
-                      void* from_context, std::size_t bytes, void* /*stream*/) {
+                      void* from_context, std::size_t bytes, void* handle) {
   FAKE_ENTER("cuMemcpyPeerAsync");
   if (GpuOf(to_context) < 0 || GpuOf(from_context) < 0) return kInvalidContext;
   for (const std::uint64_t address : {to, from}) {
-    const auto [memory, offset] = MemoryAt(address);
-    if (!memory || offset + bytes > memory->bytes) return kInvalid;
+    if (!IsAllocated(address, bytes)) return kInvalid;
   }
+  static_cast<FakeStream*>(handle)->Push(
+      [] { std::this_thread::sleep_for(std::chrono::microseconds(200)); });
   return 0;
 }
 int cuDeviceCanAccessPeer(int* can_access, int device, int peer) {

@@ -5,12 +5,12 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "perseus/base/mutex.h"
+#include "tests/fake_cuda/call_log.h"
 #include "tests/fake_cuda/fake_nccl.h"
 
 namespace fake_nccl {
@@ -31,10 +31,8 @@ struct ReduceCall {
   std::tuple<std::size_t, int, int> arguments;  // Count, type, operation.
 };
 struct Library {
+  CallLog calls;
   Mutex mutex;
-  std::map<std::string, int, std::less<>> calls PERSEUS_GUARDED_BY(mutex);
-  // The code, and the number of the call.
-  std::map<std::string, std::pair<int, int>, std::less<>> failures PERSEUS_GUARDED_BY(mutex);
   std::map<const void*, std::unique_ptr<Communicator>> communicators PERSEUS_GUARDED_BY(mutex);
   int cliques PERSEUS_GUARDED_BY(mutex) = 0;
   int depth PERSEUS_GUARDED_BY(mutex) = 0;  // How many groups are open.
@@ -44,15 +42,6 @@ struct Library {
 Library& TheLibrary() {
   static Library library;
   return library;
-}
-
-// Counts the call, and returns the code with which it fails.
-int CountCall(Library& library, const char* name) PERSEUS_REQUIRES(library.mutex) {
-  const int number = library.calls[name]++;
-  const auto failure = library.failures.find(name);
-  return failure != library.failures.end() && failure->second.second == number
-             ? failure->second.first
-             : 0;
 }
 
 // Whether every GPU of every clique in the group takes part, with the same arguments.
@@ -75,18 +64,12 @@ int CheckGroup(const std::vector<ReduceCall>& group) {
 void Reset() {
   const MutexLock lock(TheLibrary().mutex);
   if (!TheLibrary().communicators.empty() || TheLibrary().depth != 0) std::abort();
-  TheLibrary().calls.clear();
-  TheLibrary().failures.clear();
+  TheLibrary().calls.Clear();
 }
 void FailOnce(std::string_view entry_point, int code, int after) {
-  const MutexLock lock(TheLibrary().mutex);
-  TheLibrary().failures[std::string(entry_point)] = {code, after};
+  TheLibrary().calls.FailOnce(entry_point, code, after);
 }
-int Calls(std::string_view entry_point) {
-  const MutexLock lock(TheLibrary().mutex);
-  const auto found = TheLibrary().calls.find(entry_point);
-  return found == TheLibrary().calls.end() ? 0 : found->second;
-}
+int Calls(std::string_view entry_point) { return TheLibrary().calls.Calls(entry_point); }
 int LiveCommunicators() {
   const MutexLock lock(TheLibrary().mutex);
   return static_cast<int>(TheLibrary().communicators.size());
@@ -114,7 +97,7 @@ const char* ncclGetErrorString(int code) {
 int ncclCommInitAll(void** communicators, int count, const int* devices) {
   Library& library = TheLibrary();
   const MutexLock lock(library.mutex);
-  if (const int code = CountCall(library, "ncclCommInitAll"); code != 0) return code;
+  if (const int code = library.calls.Enter("ncclCommInitAll"); code != 0) return code;
   if (count < 1) return kInvalidArgument;
   if (std::set<int>(devices, devices + count).size() != static_cast<std::size_t>(count)) {
     return kInvalidUsage;
@@ -131,14 +114,14 @@ int ncclCommInitAll(void** communicators, int count, const int* devices) {
 int ncclCommAbort(void* communicator) {
   Library& library = TheLibrary();
   const MutexLock lock(library.mutex);
-  if (const int code = CountCall(library, "ncclCommAbort"); code != 0) return code;
+  if (const int code = library.calls.Enter("ncclCommAbort"); code != 0) return code;
   return library.communicators.erase(communicator) == 0 ? kInvalidArgument : 0;
 }
 
 int ncclGroupStart() {
   Library& library = TheLibrary();
   const MutexLock lock(library.mutex);
-  if (const int code = CountCall(library, "ncclGroupStart"); code != 0) return code;
+  if (const int code = library.calls.Enter("ncclGroupStart"); code != 0) return code;
   ++library.depth;
   return 0;
 }
@@ -146,7 +129,7 @@ int ncclGroupStart() {
 int ncclGroupEnd() {
   Library& library = TheLibrary();
   const MutexLock lock(library.mutex);
-  const int failed = CountCall(library, "ncclGroupEnd");
+  const int failed = library.calls.Enter("ncclGroupEnd");
   if (library.depth == 0) return kInvalidUsage;
   if (--library.depth > 0) return failed;
   const std::vector<ReduceCall> group = std::exchange(library.group, {});
@@ -159,7 +142,7 @@ int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int o
                   void* communicator, void* stream) {
   Library& library = TheLibrary();
   const MutexLock lock(library.mutex);
-  int code = CountCall(library, "ncclAllReduce");
+  int code = library.calls.Enter("ncclAllReduce");
   const auto found = library.communicators.find(communicator);
   const bool is_valid = from != nullptr && to != nullptr && stream != nullptr && type >= 0 &&
                         type < kDataTypes && operation >= 0 && operation < kOperations &&

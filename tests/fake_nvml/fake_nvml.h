@@ -43,7 +43,8 @@ struct GpuSpec {
   int mig_instances = 0;  // -1: no MIG support; 0: MIG is off; otherwise the number of instances.
   bool has_energy_counter = true;
   bool is_energy_running =
-      // True: the counter adds up power over real time. False: only AddEnergy() adds energy.
+      // True: the counter adds up power over real time, and changes ten times a second. False: only
+      // AddEnergy() adds energy.
       false;
   bool has_power = true;
   int power_mw = 100'000;

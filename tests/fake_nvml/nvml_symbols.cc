@@ -505,9 +505,10 @@ int nvmlDeviceGetTotalEnergyConsumption(NvmlHandle handle, unsigned long long* m
     if (gpu.has_energy_counter == 0) return kNotSupported;
     *millijoules = gpu.energy_mj;
     if (gpu.is_energy_running != 0) {
-      const auto elapsed_us =
-          static_cast<std::uint64_t>(MonotonicNs() - gpu.energy_since_ns) / 1000;
-      *millijoules += elapsed_us * gpu.power_mw / 1'000'000;
+      // As on an H100, the counter changes ten times a second.
+      constexpr std::int64_t kPeriodNs = 100'000'000;
+      const std::int64_t periods = (MonotonicNs() - gpu.energy_since_ns) / kPeriodNs;
+      *millijoules += static_cast<std::uint64_t>(periods) * gpu.power_mw / 10;
     }
     return kSuccess;
   });

@@ -19,14 +19,16 @@ using device::DeviceFail;
 using device::DeviceResult;
 using device::Setting;
 
-constexpr Nanoseconds kReadCost = 50 * kMicrosecond;
-constexpr Nanoseconds kReadEnergyCost = 20 * kMicrosecond;
 constexpr Nanoseconds kSampleDistance = 110 * kMicrosecond;
 // Dynamic power grows faster than the clock, because the voltage grows with it.
 constexpr double kPowerExponent = 2.5;
 constexpr double kKernelUnitMs = 1;
 constexpr double kCopyMs = 2;
 constexpr double kCollectiveMs = 3;
+// 1 % of the reads of an H100 take 17 ms, and half of them take 3 ms.
+constexpr double kReadSpread = 0.75;
+constexpr double kLeastLateMs = 0.25;
+constexpr double kMostLateMs = 20;
 
 Nanoseconds FromMs(double ms) { return std::llround(ms * kMillisecond); }
 
@@ -40,6 +42,18 @@ struct SimulatedNode::Shared {
 
   double LogNormal(double median, double spread) {
     return spread == 0 ? median : median * std::exp(spread * Normal(random));
+  }
+  Nanoseconds ReadTime() { return FromMs(LogNormal(model.read_ms, kReadSpread)); }
+  // Adds up the delays of late launches in this time. Twice the delay is half as frequent, as on an
+  // H100 (docs/hardware.md).
+  double LateMs(Nanoseconds duration) {
+    double sum_ms = 0;
+    for (double at_s = 0; model.late_launches_per_s > 0;) {
+      at_s -= std::log(1 - Uniform(random)) / model.late_launches_per_s;
+      if (at_s >= ToSeconds(duration)) break;
+      sum_ms += std::min(kLeastLateMs / (1 - Uniform(random)), kMostLateMs);
+    }
+    return sum_ms;
   }
 };
 
@@ -63,25 +77,33 @@ class SimulatedNode::Gpu final : public device::Device {
   const device::DeviceInfo& info() const override { return info_; }
 
   DeviceResult<device::Telemetry> Read() override {
-    if (!shared_.model.can_read) {
-      return DeviceFail(DeviceErrorKind::kNotSupported, "cannot read the power: not supported");
-    }
-    shared_.clock.Advance(kReadCost);
-    Advance();
-    device::Telemetry telemetry;
-    telemetry.at = at_;
-    telemetry.power_w = published_power_w_;
-    telemetry.energy_j = published_j_;
-    telemetry.temperature_c = 40;
-    telemetry.sm_clock_mhz = load_ == Load::kIdle ? Lowest() : ClockNow();
-    if (load_ == Load::kIdle) telemetry.limits.Add(device::ClockLimit::kIdle);
+    Nanoseconds end = shared_.clock.Now();
+    const auto telemetry = ReadFrom(end);
+    shared_.clock.AdvanceTo(end);
     return telemetry;
   }
 
-  DeviceResult<std::optional<double>> ReadEnergy() override {
-    shared_.clock.Advance(kReadEnergyCost);
-    Advance();
-    return published_j_;
+  // Reads from `now` on, and moves `now` to the end of the call. The counter may be read at any
+  // moment of the call, which takes nearly all of its time.
+  DeviceResult<device::Telemetry> ReadFrom(Nanoseconds& now) {
+    if (!shared_.model.can_read) {
+      return DeviceFail(DeviceErrorKind::kNotSupported, "cannot read the power: not supported");
+    }
+    AdvanceTo(now);
+    device::Telemetry telemetry;
+    telemetry.at = now;
+    telemetry.power_w = published_power_w_;
+    const Nanoseconds length = shared_.ReadTime();
+    AdvanceTo(now + std::llround(Uniform(shared_.random) * static_cast<double>(length)));
+    telemetry.energy_j = published_j_;
+    now += length;
+    AdvanceTo(now);
+    telemetry.temperature_c = 40;
+    // With a CUDA context, an idle GPU keeps its clock.
+    telemetry.sm_clock_mhz = ClockNow();
+    if (load_ == Load::kIdle) telemetry.limits.Add(device::ClockLimit::kIdle);
+    if (ClockNow() < Wanted()) telemetry.limits.Add(device::ClockLimit::kPowerCap);
+    return telemetry;
   }
 
   DeviceResult<device::SettingReading> ReadSetting(Control control) override {
@@ -155,25 +177,40 @@ class SimulatedNode::Gpu final : public device::Device {
   int Lowest() const { return shared_.model.sm_clocks_mhz.front(); }
   int Highest() const { return shared_.model.sm_clocks_mhz.back(); }
 
-  int ClockNow() const {
-    const int reached = shared_.model.highest_reached_mhz;
-    const int wanted = lock_ ? lock_->upper : Highest();
-    const int upper = reached > 0 ? std::min(reached, wanted) : wanted;
+  // The clock without the power limit.
+  int Wanted() const {
+    const int upper = lock_ ? lock_->upper : Highest();
     const int waiting = shared_.model.waiting_mhz;
     const bool may_fall = lock_ ? lock_->lower < lock_->upper : true;
     if (load_ != Load::kBlocked || waiting == 0 || !may_fall) return upper;
     return std::min(std::max(waiting, lock_ ? lock_->lower : Lowest()), upper);
   }
+  int ClockNow() const {
+    return load_ == Load::kCompute ? std::min(Wanted(), allowed_mhz_) : Wanted();
+  }
 
-  double PowerNow() const { return own_power_ * power_factor_ * MeanPower(); }
+  // The clock that the power limit allows. The GPU regulates, so this clock is now and then one
+  // step higher or lower.
+  int AllowedClock() {
+    const auto& clocks_mhz = shared_.model.sm_clocks_mhz;
+    const double limit_w = shared_.model.power_limit_w;
+    if (limit_w == 0) return Highest();
+    const auto above = std::ranges::partition_point(clocks_mhz, [&](int mhz) {
+      return own_power_ * MeanPower(Load::kCompute, mhz) <= limit_w;
+    });
+    if (above == clocks_mhz.end()) return Highest();
+    const auto index = std::max<std::ptrdiff_t>(0, above - clocks_mhz.begin() - 2);
+    return clocks_mhz[static_cast<std::size_t>(index + Below(shared_.random, 3))];
+  }
 
-  double MeanPower() const {
+  double PowerNow() const { return own_power_ * power_factor_ * MeanPower(load_, ClockNow()); }
+
+  double MeanPower(Load load, int mhz) const {
     const SimulatedModel& model = shared_.model;
-    const double part = static_cast<double>(ClockNow()) / Highest();
-    const double above = Highest() == Lowest()
-                             ? 1
-                             : static_cast<double>(ClockNow() - Lowest()) / (Highest() - Lowest());
-    switch (load_) {
+    const double part = static_cast<double>(mhz) / Highest();
+    const double above =
+        Highest() == Lowest() ? 1 : static_cast<double>(mhz - Lowest()) / (Highest() - Lowest());
+    switch (load) {
       case Load::kIdle:
         return model.idle_power_w;
       case Load::kBlocked:
@@ -194,6 +231,7 @@ class SimulatedNode::Gpu final : public device::Device {
     const double resolution_j = shared_.model.counter_resolution_j;
     published_j_ =
         resolution_j > 0 ? std::floor(exact_j / resolution_j + 1e-9) * resolution_j : exact_j;
+    allowed_mhz_ = AllowedClock();
     power_factor_ = 1 + shared_.model.power_noise * Normal(shared_.random);
     published_power_w_ = PowerNow() * (1 + shared_.model.power_noise * Normal(shared_.random));
   }
@@ -232,6 +270,7 @@ class SimulatedNode::Gpu final : public device::Device {
   std::optional<Setting> requested_;
   std::deque<Pending> pending_;
   Nanoseconds stalled_until_ = 0;
+  int allowed_mhz_ = 0;
   double power_factor_ = 1;
   double energy_j_ = 0;
   double published_j_ = 0;
@@ -302,14 +341,14 @@ DeviceResult<std::vector<SwitchRecord>> SimulatedNode::Record(const std::vector<
 DeviceResult<std::vector<std::vector<device::Telemetry>>> SimulatedNode::Read(
     const std::vector<int>& gpus, Nanoseconds duration) {
   std::vector<std::vector<device::Telemetry>> readings(gpus.size());
-  const Nanoseconds end = shared_->clock.Now() + duration;
-  while (shared_->clock.Now() < end) {
-    for (std::size_t i = 0; i < gpus.size(); ++i) {
-      const auto telemetry = device(gpus[i]).Read();
-      if (!telemetry) return tl::unexpected(telemetry.error());
-      readings[i].push_back(*telemetry);
+  const Nanoseconds begin = shared_->clock.Now(), end = begin + duration;
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    for (Nanoseconds now = begin; now < end; now += kBetweenReadings) {
+      PERSEUS_ASSIGN_OR_RETURN(const auto telemetry,
+                               gpus_[static_cast<std::size_t>(gpus[i])]->ReadFrom(now));
+      readings[i].push_back(telemetry);
+      shared_->clock.AdvanceTo(now);
     }
-    shared_->clock.Advance(kBetweenReadings);
   }
   return readings;
 }
@@ -338,6 +377,8 @@ Result<Timing> SimulatedNode::Time(Operation operation, const Disturbance& distu
   const Nanoseconds offset =
       period == 0 ? 0 : std::llround(Uniform(shared_->random) * static_cast<double>(period));
   double held = read_held * static_cast<double>(duration);
+  // The kernel of kKernel runs all the time, so it is not launched.
+  if (operation != Operation::kKernel) held += shared_->LateMs(duration) * kMillisecond;
   if (period > 0) {
     for (Nanoseconds at = offset; at < duration; at += period) {
       held += static_cast<double>(std::min(FromMs(held_ms), duration - at));

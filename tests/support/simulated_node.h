@@ -1,10 +1,11 @@
 // GPUs in virtual time. The caller gives their behavior. Tests check that the measurements find
 // this behavior.
 //
-// The node has only what qualification.h can see: clocks that land late; calls that take longer the
-// more GPUs are set at once; changes and readings that delay work; an energy counter with a period
-// and a bias; power by load and clock. It has no temperature and no instructions.
-// simulation/virtual_gpu, which runs plans, has them.
+// The node has only what qualification.h can see: clocks that land late, and that a power limit
+// lowers; calls that take longer the more GPUs are set at once; changes, readings and late launches
+// that delay work; an energy counter with a period and a bias, which takes long to read; power by
+// load and clock. The defaults are those of an H100 where one was measured (docs/hardware.md). The
+// node has no temperature and no instructions. simulation/virtual_gpu, which runs plans, has them.
 //
 // The node's clock is a FakeClock, and the node's own calls advance it. So a measurement of minutes
 // takes milliseconds, and the same seed gives the same result.
@@ -26,8 +27,7 @@ struct SimulatedModel {
   std::vector<int> sm_clocks_mhz;  // Ascending.
 
   // How a switch behaves. Times begin at the call.
-  int highest_reached_mhz = 0;  // The clock stays at or below this. 0: it reaches all clocks.
-  double call_ms = 1;           // The duration of the call, if one GPU is set.
+  double call_ms = 1;  // The duration of the call, if one GPU is set.
   // The additional duration for each other GPU that is set at the same time.
   double call_per_other_ms = 0;
   double landing_ms = 10;          // The median time from the driver's answer to the new clock.
@@ -45,6 +45,10 @@ struct SimulatedModel {
   double read_holds_launch_ms = 0;  // How long one reading of one GPU delays work.
   double launch_us = 5;
   double time_noise = 0;  // The noise of the mean time of a block, and of a work sample.
+  // Launches that the host delays by 0.25 to 20 ms, with a heavy tail.
+  double late_launches_per_s = 0;
+
+  double read_ms = 3;  // The median duration of a reading. 1 % take 6 times as long.
 
   double counter_period_ms = 100;
   double counter_resolution_j = 0.001;
@@ -54,7 +58,8 @@ struct SimulatedModel {
   double power_noise = 0;
 
   double idle_power_w = 50;
-  double busy_power_w = 400;    // At the highest clock.
+  double busy_power_w = 400;    // At the highest clock, without a limit.
+  double power_limit_w = 0;     // A busy GPU lowers its clock to keep this limit. 0: no limit.
   double blocked_power_w = 84;  // At the highest clock.
   // At the lowest clock. Between the two clocks, the power is linear.
   double blocked_power_lowest_w = 84;

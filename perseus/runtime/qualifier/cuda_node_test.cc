@@ -7,7 +7,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "perseus/runtime/qualifier/kernels.h"
+#include "perseus/runtime/cuda/driver.h"
+#include "perseus/runtime/qualifier/cuda_gpu.h"
 #include "tests/fake_cuda/fake_kernels.h"
 #include "tests/fake_cuda/fake_nccl.h"
 #include "tests/support/fake_device.h"
@@ -160,7 +161,24 @@ TEST_F(CudaNodeTest, ReadsAllGpusAtOnce) {
   EXPECT_TRUE(node->Read({0}, 10 * kMillisecond));
 }
 
-// On a real GPU, a small kernel waits as long as every multiprocessor has a block of the load.
+// As on an H100. The load of a GPU with one multiprocessor leaves no multiprocessor free.
+TEST_F(CudaNodeTest, ASmallKernelStartsWhenALoadOnEveryMultiprocessorEnds) {
+  Reset({.multiprocessors = 1});
+  RealClock clock;
+  const cuda::Driver driver = ValueOf(cuda::LoadForKernels());
+  const auto gpu = ValueOf(CudaGpu::Open(driver, 0, 0, clock));
+  ASSERT_TRUE(gpu->Start(Load::kCompute));
+  ASSERT_TRUE(gpu->Notify());
+  const auto has_worked = [&] {
+    const auto sample = gpu->ReadMailbox();
+    return sample && sample->work > 10'000;  // For 10 ms.
+  };
+  EXPECT_TRUE(gpu->WaitUntil(has_worked, "work"));
+  EXPECT_EQ(driver.StreamQuery(gpu->probe_stream()), cuda::kNotReady);
+  EXPECT_TRUE(gpu->Stop());
+  EXPECT_TRUE(gpu->AwaitNotice());
+}
+
 TEST_F(CudaNodeTest, ALoadLeavesRoomForASmallKernel) {
   for (const int multiprocessors : {5, 16, 132}) {
     Reset({.multiprocessors = multiprocessors});

@@ -74,14 +74,20 @@ TEST(Statistics, IntervalsCoverTheTruthAsOftenAsTheySay) {
 
 struct Counter {
   double period_ms = 100, resolution_j = 0.5, bias = 0.03, power_noise = 0;
+  bool is_slow = false;  // As on an H100, a read takes 3 ms, and 17 ms for one read of a hundred.
 };
 
-std::vector<device::Telemetry> ReadingsOf(const Counter& counter, double power_w) {
-  SplitMix64 random{11};
+std::vector<device::Telemetry> ReadingsOf(const Counter& counter, double power_w,
+                                          std::uint64_t seed = 11) {
+  SplitMix64 random{seed};
   std::vector<device::Telemetry> readings;
-  for (Nanoseconds at = 0; at < 10 * kSecond; at += 2 * kMillisecond) {
-    const double tick_s =
-        std::floor(static_cast<double>(at) / 1e6 / counter.period_ms) * counter.period_ms / 1000;
+  Nanoseconds length = 0;
+  for (Nanoseconds at = 0; at < 10 * kSecond; at += length + 2 * kMillisecond) {
+    if (counter.is_slow) length = (Below(random, 100) == 0 ? 17 : 3) * kMillisecond;
+    // The driver may take the value at any moment of the read.
+    const double taken_ms = static_cast<double>(at) / 1e6 +
+                            Uniform(random) * static_cast<double>(length) / kMillisecond;
+    const double tick_s = std::floor(taken_ms / counter.period_ms) * counter.period_ms / 1000;
     const double exact_j = power_w * (1 + counter.bias) * tick_s;
     const double shown_j = std::floor(exact_j / counter.resolution_j) * counter.resolution_j;
     device::Telemetry& reading = readings.emplace_back();
@@ -107,6 +113,21 @@ TEST(EnergyCounter, NoisyPowerReadingsWidenTheInterval) {
   const auto found = ExamineCounter(ReadingsOf({.power_noise = 0.05}, 301)).value();
   EXPECT_LE(found.bias.low, 0.03);
   EXPECT_GE(found.bias.high, 0.03);
+}
+
+TEST(EnergyCounter, IntervalsAllowForSlowReads) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    const auto readings = ReadingsOf({.resolution_j = 0.001, .is_slow = true}, 300, seed);
+    const auto found = ExamineCounter(readings).value();
+    EXPECT_LE(found.period_ms.low, 100) << seed;
+    EXPECT_GE(found.period_ms.high, 100) << seed;
+    EXPECT_LE(found.bias.low, 0.03) << seed;
+    EXPECT_GE(found.bias.high, 0.03) << seed;
+    EXPECT_LT(found.bias.high - found.bias.low, 0.02) << seed;
+    const auto power = PowerByCounter(readings, 9).value();
+    EXPECT_LE(power.low, 309) << seed;
+    EXPECT_GE(power.high, 309) << seed;
+  }
 }
 
 TEST(EnergyCounter, SaysNothingAboutACounterThatStands) {

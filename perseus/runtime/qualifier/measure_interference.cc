@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,12 +44,10 @@ class InterferenceMeasurement {
  public:
   explicit InterferenceMeasurement(QualifyRun& run) : run_(run) {}
 
-  Result<void> Measure(PartOfRun part) {
-    double from = part.from;
+  Result<void> Measure() {
     std::vector<Estimate> harmless;
     for (const Operation operation : kAllOperations) {
-      run_.options.progress(fmt::format("interference: {}", NameOf(operation)), from);
-      from += part.length / static_cast<double>(std::size(kAllOperations));
+      run_.Progress(fmt::format("interference: {}", NameOf(operation)));
       const std::string why = run_.node.WhyNot(operation);
       if (!why.empty()) {
         run_.Limit(
@@ -93,10 +90,9 @@ class InterferenceMeasurement {
   // The changes alternate between two neighboring clocks.
   Disturbance Quiet() const {
     if (!run_.can_set) return {};
-    const auto& clocks_mhz = run_.clocks_mhz();
     return {.change_period = 0,
-            .first_mhz = clocks_mhz.back(),
-            .second_mhz = clocks_mhz[clocks_mhz.size() - 2],
+            .first_mhz = run_.clocks.top_mhz,
+            .second_mhz = run_.clocks.below_mhz,
             .reads_per_s = 0};
   }
 
@@ -176,8 +172,6 @@ class InterferenceMeasurement {
 
 }  // namespace
 
-Result<void> MeasureInterference(QualifyRun& run, PartOfRun part) {
-  return InterferenceMeasurement(run).Measure(part);
-}
+Result<void> MeasureInterference(QualifyRun& run) { return InterferenceMeasurement(run).Measure(); }
 
 }  // namespace perseus::qualifier

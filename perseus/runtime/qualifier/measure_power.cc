@@ -20,6 +20,9 @@ constexpr Nanoseconds kLeastPowerWindow = 1'500 * kMillisecond;
 constexpr Nanoseconds kLongestWindow = 300 * kSecond;
 constexpr int kPowerBlocks = 10;
 constexpr int kPowerClocks = 5;
+// A power limit makes a clock vary. A GPU keeps a clock if at most this part of its readings is
+// below the clock.
+constexpr double kMostBelow = 0.05;
 
 // The telemetry of each GPU.
 using GpuReadings = std::vector<std::vector<device::Telemetry>>;
@@ -114,6 +117,28 @@ void NoteLimits(QualifyRun& run, const std::string& at, const GpuReadings& readi
                         at, clocks_mhz.front(), device::Describe(others)));
 }
 
+// Lowers the top of the clocks between which GPUs switch to the highest clock that every GPU keeps,
+// by readings under load at the highest clock of the list.
+void LowerTop(QualifyRun& run, const GpuReadings& readings) {
+  int kept_mhz = run.clocks.top_mhz;
+  for (const auto& of_gpu : readings) {
+    std::vector<double> clocks_mhz;
+    for (const device::Telemetry& one : of_gpu) {
+      if (one.sm_clock_mhz) clocks_mhz.push_back(*one.sm_clock_mhz);
+    }
+    if (const auto low = QuantileOf(std::move(clocks_mhz), kMostBelow)) {
+      kept_mhz = std::min(kept_mhz, static_cast<int>(low->value));
+    }
+  }
+  const auto clocks = ChooseSwitchClocks(run.clocks_mhz(), kept_mhz);
+  if (!clocks || clocks->top_mhz == run.clocks.top_mhz) return;
+  run.clocks = *clocks;
+  run.Limit(
+      fmt::format("Under load, the GPUs keep at most {} of {} MHz, so clock changes were "
+                  "measured from {} MHz on.",
+                  clocks->top_mhz, run.clocks_mhz().back(), clocks->top_mhz));
+}
+
 struct PowerCase {
   Load load;
   const char* what;
@@ -134,8 +159,9 @@ Result<void> MeasureAt(QualifyRun& run, int clock_mhz, Nanoseconds window) {
     if (!run.node.WhyNot(load).empty()) continue;
     PERSEUS_RETURN_IF_ERROR(run.RunOnAll(load));
     PERSEUS_ASSIGN_OR_RETURN(const auto readings, MeasureWindow(run, window));
-    power.*field = run.siblings.Combine(what + at, Siblings::Unit::kWatts, PowersOf(readings));
+    power.*field = run.siblings.Combine(what + at, "W", PowersOf(readings));
     if (load == Load::kCompute) NoteLimits(run, at, readings);
+    if (load == Load::kCompute && clock_mhz == run.clocks.top_mhz) LowerTop(run, readings);
     seen_mhz = LastClocks(readings);
   }
   PERSEUS_RETURN_IF_ERROR(run.RunOnAll(Load::kIdle));
@@ -148,17 +174,18 @@ Result<void> MeasureAt(QualifyRun& run, int clock_mhz, Nanoseconds window) {
   return {};
 }
 
-// Finds whether waiting GPUs draw less with a lock of the range from the lowest to the top clock
-// than with a lock of the top clock. The answer is yes only if every GPU draws less.
+// Finds whether waiting GPUs draw less with a lock of the range from the lowest to the highest
+// clock than with a lock of the highest clock. The answer is yes only if every GPU draws less.
 Result<void> CompareRangeLock(QualifyRun& run, Nanoseconds window) {
   if (!run.node.WhyNot(Load::kBlocked).empty()) return {};
-  const int lowest_mhz = run.clocks_mhz().front();
+  // A GPU that waits reaches the highest clock.
+  const int lowest_mhz = run.clocks_mhz().front(), highest_mhz = run.clocks_mhz().back();
   PERSEUS_RETURN_IF_ERROR(run.RunOnAll(Load::kBlocked));
-  PERSEUS_RETURN_IF_ERROR(run.LockAll(run.clocks.top_mhz));
+  PERSEUS_RETURN_IF_ERROR(run.LockAll(highest_mhz));
   PERSEUS_ASSIGN_OR_RETURN(const auto exact, MeasureWindow(run, window));
-  PERSEUS_RETURN_IF_ERROR(run.LockAll(Setting{lowest_mhz, run.clocks.top_mhz}));
+  PERSEUS_RETURN_IF_ERROR(run.LockAll(Setting{lowest_mhz, highest_mhz}));
   PERSEUS_ASSIGN_OR_RETURN(const auto range, MeasureWindow(run, window));
-  PERSEUS_RETURN_IF_ERROR(run.LockAll(run.clocks.top_mhz));
+  PERSEUS_RETURN_IF_ERROR(run.LockAll(highest_mhz));
   PERSEUS_RETURN_IF_ERROR(run.RunOnAll(Load::kIdle));
   std::vector<double> exact_w, range_w;
   bool saves = true;
@@ -172,22 +199,22 @@ Result<void> CompareRangeLock(QualifyRun& run, Nanoseconds window) {
   }
   run.result.facts.range_lock_saves = saves;
   if (saves) {
-    run.Limit(fmt::format(
-        "A waiting GPU draws {:.1f} W with a lock from {} to {} MHz, and {:.1f} W "
-        "with a lock at {} MHz.",
-        Median(range_w), lowest_mhz, run.clocks.top_mhz, Median(exact_w), run.clocks.top_mhz));
+    run.Limit(
+        fmt::format("A waiting GPU draws {:.1f} W with a lock from {} to {} MHz, and {:.1f} W "
+                    "with a lock at {} MHz.",
+                    Median(range_w), lowest_mhz, highest_mhz, Median(exact_w), highest_mhz));
   }
   return {};
 }
 
 }  // namespace
 
-Result<void> MeasureCounter(QualifyRun& run, PartOfRun part) {
-  run.options.progress("energy counter", part.from);
+Result<void> MeasureCounter(QualifyRun& run, double part) {
+  run.Progress("energy counter");
   PERSEUS_RETURN_IF_ERROR(run.RunOnAll(run.BusyLoad()));
   PERSEUS_ASSIGN_OR_RETURN(
       const auto readings,
-      MeasureWindow(run, std::clamp(run.DurationOf(part.length), 2 * kSecond, kLongestWindow)));
+      MeasureWindow(run, std::clamp(run.DurationOf(part), 2 * kSecond, kLongestWindow)));
   PERSEUS_RETURN_IF_ERROR(run.RunOnAll(Load::kIdle));
   std::vector<std::optional<Estimate>> periods_ms, biases;
   std::vector<double> resolutions_j;
@@ -206,25 +233,22 @@ Result<void> MeasureCounter(QualifyRun& run, PartOfRun part) {
     biases.emplace_back(findings->bias);
     resolutions_j.push_back(findings->resolution_j);
   }
-  const auto period_ms = run.siblings.Combine("period of the energy counter",
-                                              Siblings::Unit::kMilliseconds, periods_ms);
-  const auto bias =
-      run.siblings.Combine("bias of the energy counter", Siblings::Unit::kFraction, biases);
+  const auto period_ms = run.siblings.Combine("period of the energy counter", "ms", periods_ms);
+  const auto bias = run.siblings.Combine("bias of the energy counter", "%", biases);
   run.result.facts.energy_counter = hardware_facts::EnergyCounterFacts{
       .period_ms = *period_ms, .resolution_j = Median(resolutions_j), .bias = *bias};
   return {};
 }
 
-Result<void> MeasurePower(QualifyRun& run, PartOfRun part) {
+Result<void> MeasurePower(QualifyRun& run, double part) {
   std::vector<int> clocks_mhz = {0};  // The driver chooses.
   if (run.can_set) clocks_mhz = ChoosePowerClocks(run.clocks_mhz());
-  const auto count = static_cast<double>(clocks_mhz.size());
-  const double windows = 3 * count + 2;
-  const Nanoseconds window = std::clamp(run.DurationOf(part.length / windows) - kPowerSettles,
-                                        kLeastPowerWindow, kLongestWindow);
-  for (std::size_t i = 0; i < clocks_mhz.size(); ++i) {
-    run.options.progress("power", part.from + part.length * static_cast<double>(i) / count);
-    PERSEUS_RETURN_IF_ERROR(MeasureAt(run, clocks_mhz[i], window));
+  const double windows = 3 * static_cast<double>(clocks_mhz.size()) + 2;
+  const Nanoseconds window =
+      std::clamp(run.DurationOf(part / windows) - kPowerSettles, kLeastPowerWindow, kLongestWindow);
+  for (const int clock_mhz : clocks_mhz) {
+    run.Progress("power");
+    PERSEUS_RETURN_IF_ERROR(MeasureAt(run, clock_mhz, window));
   }
   return run.can_set ? CompareRangeLock(run, window) : Result<void>();
 }

@@ -2,7 +2,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,7 +20,7 @@ constexpr Nanoseconds kAfterSwitch = 30 * kMillisecond;
 constexpr Nanoseconds kLongestSwitch = 2 * kSecond;
 constexpr int kLeastRounds = 8;
 constexpr int kMostRounds = 80;  // Enough to enclose the 95th percentile (IsEnclosed).
-constexpr int kMostUnseen = 4;
+constexpr int kMostUnseen = 2;
 // The number of rounds after which a load kernel is started again. A load kernel ends by itself
 // after ten minutes (cuda_node.h).
 constexpr int kRoundsOfALoad = 10;
@@ -36,24 +35,23 @@ struct SwitchCase {
   int unseen = 0;
 };
 
+// The cases in pairs: from the top clock to another clock, and back.
 std::vector<SwitchCase> CasesOf(const SwitchClocks& clocks) {
-  const auto [top, near, far] = clocks;
-  return {{Direction::kDown, true, top, far, {}, {}, {}},
-          {Direction::kUp, true, far, top, {}, {}, {}},
-          {Direction::kDown, false, top, near, {}, {}, {}},
-          {Direction::kUp, false, near, top, {}, {}, {}}};
+  std::vector<SwitchCase> cases;
+  for (const bool is_far : {true, false}) {
+    const int other_mhz = is_far ? clocks.far_mhz : clocks.near_mhz;
+    cases.push_back({Direction::kDown, is_far, clocks.top_mhz, other_mhz, {}, {}, {}});
+    cases.push_back({Direction::kUp, is_far, other_mhz, clocks.top_mhz, {}, {}, {}});
+  }
+  return cases;
 }
 
-// Many GPUs do not reach the highest clock of their list, so no switch near this clock can be seen.
-bool ShowsNear(const std::vector<SwitchCase>& cases) {
-  std::size_t seen = 0;
-  int unseen = 0;
-  for (const SwitchCase& one : cases) {
-    if (one.is_far) continue;
-    seen += one.latencies_ms.size();
-    unseen += one.unseen;
-  }
-  return seen > 0 || unseen < kMostUnseen;
+// Something else may limit the clock (heat, power). Then some switches cannot be seen. If far
+// switches cannot be seen, near switches that are seen are noise.
+bool CanSee(const std::vector<SwitchCase>& cases, bool is_far) {
+  return std::ranges::all_of(cases, [is_far](const SwitchCase& one) {
+    return (is_far && !one.is_far) || one.unseen < kMostUnseen || !one.latencies_ms.empty();
+  });
 }
 
 // The result of one switch, from the records of all its GPUs.
@@ -89,13 +87,12 @@ class SwitchMeasurement {
  public:
   explicit SwitchMeasurement(QualifyRun& run) : run_(run) {}
 
-  Result<void> MeasureAll(PartOfRun part) {
-    const int variants = run_.node.gpu_count() > 1 ? 2 : 1;
-    const double length = part.length / variants;
-    PERSEUS_RETURN_IF_ERROR(Measure({0}, /*are_all=*/false, {part.from, length}));
-    if (variants > 1) {
-      PERSEUS_RETURN_IF_ERROR(
-          Measure(run_.all_gpus, /*are_all=*/true, {part.from + length, length}));
+  Result<void> MeasureAll(double part) {
+    const bool has_several = run_.node.gpu_count() > 1;
+    const Nanoseconds budget = run_.DurationOf(has_several ? part / 2 : part);
+    PERSEUS_RETURN_IF_ERROR(Measure({0}, /*are_all=*/false, budget));
+    if (has_several) {
+      PERSEUS_RETURN_IF_ERROR(Measure(run_.all_gpus, /*are_all=*/true, budget));
     }
     if (has_few_switches_) {
       run_.Limit(
@@ -107,31 +104,29 @@ class SwitchMeasurement {
   }
 
  private:
-  Result<void> Measure(const std::vector<int>& gpus, bool are_all, PartOfRun part) {
+  Result<void> Measure(const std::vector<int>& gpus, bool are_all, Nanoseconds budget) {
     std::vector<SwitchCase> cases = CasesOf(run_.clocks);
     PERSEUS_RETURN_IF_ERROR(run_.LockAll(run_.clocks.top_mhz));
-    const Nanoseconds begin = run_.node.clock().Now();
-    const double budget = run_.options.duration_s * part.length * kSecond;
+    const Nanoseconds end = run_.node.clock().Now() + budget;
     for (int round = 0; round < kMostRounds; ++round) {
-      const double spent = static_cast<double>(run_.node.clock().Now() - begin) / budget;
-      if (round >= kLeastRounds && spent >= 1) break;
+      if (round >= kLeastRounds && run_.node.clock().Now() >= end) break;
       if (round % kRoundsOfALoad == 0) {
         PERSEUS_RETURN_IF_ERROR(run_.RunOnAll(run_.BusyLoad()));
         // The previous lock may not be in effect yet.
         if (round == 0) Sleep(run_.node.clock(), kLongestSwitch);
       }
-      run_.options.progress(are_all ? "switches of all GPUs" : "switches of one GPU",
-                            part.from + part.length * std::min(spent, 1.0));
-      const bool shows_near = ShowsNear(cases);
+      run_.Progress(are_all ? "switches of all GPUs" : "switches of one GPU");
+      if (!CanSee(cases, /*is_far=*/true)) break;
+      const bool has_near = CanSee(cases, /*is_far=*/false);
       for (SwitchCase& one : cases) {
-        if (one.is_far || shows_near) PERSEUS_RETURN_IF_ERROR(MeasureSwitch(gpus, one));
+        if (one.is_far || has_near) PERSEUS_RETURN_IF_ERROR(MeasureSwitch(gpus, one));
       }
-      const int unseen =
-          std::accumulate(cases.begin(), cases.end(), 0,
-                          [](int sum, const SwitchCase& one) { return sum + one.unseen; });
-      if (unseen >= kMostUnseen && cases[0].latencies_ms.empty()) break;
     }
-    for (const SwitchCase& one : cases) AddFacts(one, are_all);
+    const bool has_near = CanSee(cases, /*is_far=*/false);
+    for (const SwitchCase& one : cases) {
+      NoteUnseen(one, are_all);
+      if (one.is_far || has_near) AddFacts(one, are_all);
+    }
     return {};
   }
 
@@ -164,14 +159,16 @@ class SwitchMeasurement {
     return {};
   }
 
+  void NoteUnseen(const SwitchCase& one, bool are_all) {
+    if (one.unseen == 0) return;
+    run_.Limit(fmt::format(
+        "{} of {} {} switches {} of {} were not seen in the work of the GPU within {:.0f} s.",
+        one.unseen, one.calls_ms.size(), one.is_far ? "far" : "near",
+        one.direction == Direction::kUp ? "up" : "down", are_all ? "all GPUs" : "one GPU",
+        ToSeconds(kLongestSwitch)));
+  }
+
   void AddFacts(const SwitchCase& one, bool are_all) {
-    const std::string name = fmt::format("{} switches {} of {}", one.is_far ? "far" : "near",
-                                         one.direction == Direction::kUp ? "up" : "down",
-                                         are_all ? "all GPUs" : "one GPU");
-    if (one.unseen > 0) {
-      run_.Limit(fmt::format("{} of {} {} were not seen in the work of the GPU within {:.0f} s.",
-                             one.unseen, one.calls_ms.size(), name, ToSeconds(kLongestSwitch)));
-    }
     auto latency = MedianOf(one.latencies_ms);
     const auto call = MedianOf(one.calls_ms);
     if (!latency || !call) return;
@@ -208,7 +205,7 @@ class SwitchMeasurement {
 
 }  // namespace
 
-Result<void> MeasureSwitches(QualifyRun& run, PartOfRun part) {
+Result<void> MeasureSwitches(QualifyRun& run, double part) {
   return SwitchMeasurement(run).MeasureAll(part);
 }
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "perseus/base/limits.h"
 #include "perseus/base/statistics.h"
-#include "perseus/base/wording.h"
 #include "perseus/runtime/qualifier/qualify_run.h"
 
 namespace perseus::qualifier {
@@ -17,11 +17,9 @@ using device::Control;
 using device::DeviceErrorKind;
 using device::Setting;
 
-// The parts of the duration. The comment of the header has the same numbers.
-constexpr PartOfRun kCounter{.from = 0, .length = 0.10};
-constexpr PartOfRun kPower{.from = 0.10, .length = 0.25};
-constexpr PartOfRun kSwitches{.from = 0.35, .length = 0.25};
-constexpr PartOfRun kInterference{.from = 0.60, .length = 0.40};
+// The parts of the duration. The comment of the header has the same numbers. Interference, which
+// takes the rest, has a number of blocks instead.
+constexpr double kCounter = 0.10, kPower = 0.25, kSwitches = 0.25;
 
 // The near clock as a fraction of the top clock. A near switch must be large enough to see in the
 // rate of a kernel. The noise of this rate is about half a percent for each sample.
@@ -32,16 +30,8 @@ constexpr double kMostMads = 5;
 constexpr double kLeastPart = 0.1;
 constexpr double kLeastFractionBound = 0.01;  // Fractions may be near 0.
 
-std::string Text(double value, Siblings::Unit unit) {
-  switch (unit) {
-    case Siblings::Unit::kMilliseconds:
-      return fmt::format("{:.4g} ms", value);
-    case Siblings::Unit::kWatts:
-      return fmt::format("{:.4g} W", value);
-    case Siblings::Unit::kFraction:
-      return fmt::format("{:.3g} %", value * 100);
-  }
-  return {};
+std::string Text(double value, std::string_view unit) {
+  return unit == "%" ? fmt::format("{:.3g} %", value * 100) : fmt::format("{:.4g} {}", value, unit);
 }
 
 std::vector<int> AllGpus(const MeasuredNode& node) {
@@ -54,21 +44,6 @@ std::vector<std::string> NamesOf(MeasuredNode& node) {
   std::vector<std::string> names;
   for (const int gpu : AllGpus(node)) names.push_back(node.device(gpu).info().uuid);
   return names;
-}
-
-// Returns the clocks between which GPUs switch, or nullopt if fewer than three clocks differ.
-std::optional<SwitchClocks> ChooseSwitchClocks(const std::vector<int>& clocks_mhz) {
-  if (clocks_mhz.size() < 3) return std::nullopt;
-  SwitchClocks clocks;
-  clocks.top_mhz = clocks_mhz.back();
-  // The first clock below the top clock that is at least 3 % lower.
-  const auto above =
-      std::upper_bound(clocks_mhz.begin(), clocks_mhz.end(), kNearPart * clocks.top_mhz);
-  clocks.near_mhz = above == clocks_mhz.begin() ? clocks_mhz.front() : *(above - 1);
-  clocks.far_mhz = NearestClock(clocks_mhz, kFarPart * clocks.top_mhz);
-  if (clocks.far_mhz >= clocks.near_mhz) clocks.far_mhz = clocks_mhz.front();
-  if (clocks.near_mhz <= clocks.far_mhz) return std::nullopt;
-  return clocks;
 }
 
 // Whether this error means that the driver refuses the call. It then also refuses later calls.
@@ -129,7 +104,7 @@ Result<void> CheckRights(QualifyRun& run) {
 }
 
 void CheckClocks(QualifyRun& run) {
-  const auto clocks = ChooseSwitchClocks(run.clocks_mhz());
+  const auto clocks = ChooseSwitchClocks(run.clocks_mhz(), kHighestFrequencyMhz);
   if (clocks) {
     run.clocks = *clocks;
   } else if (run.can_set) {
@@ -185,10 +160,25 @@ Result<void> MeasureAll(QualifyRun& run) {
   // Without a kernel, only readings can show a switch.
   const bool is_seen = run.can_read || run.BusyLoad() == Load::kCompute;
   if (run.can_set && is_seen) PERSEUS_RETURN_IF_ERROR(MeasureSwitches(run, kSwitches));
-  return MeasureInterference(run, kInterference);
+  return MeasureInterference(run);
 }
 
 }  // namespace
+
+std::optional<SwitchClocks> ChooseSwitchClocks(const std::vector<int>& clocks_mhz, int most_mhz) {
+  const auto end = std::ranges::upper_bound(clocks_mhz, most_mhz);
+  if (end - clocks_mhz.begin() < 3) return std::nullopt;
+  SwitchClocks clocks;
+  clocks.top_mhz = *(end - 1);
+  clocks.below_mhz = *(end - 2);
+  // The first clock below the top clock that is at least 3 % lower.
+  const auto above = std::upper_bound(clocks_mhz.begin(), end, kNearPart * clocks.top_mhz);
+  clocks.near_mhz = above == clocks_mhz.begin() ? clocks_mhz.front() : *(above - 1);
+  clocks.far_mhz = NearestClock(clocks_mhz, kFarPart * clocks.top_mhz);
+  if (clocks.far_mhz >= clocks.near_mhz) clocks.far_mhz = clocks_mhz.front();
+  if (clocks.near_mhz <= clocks.far_mhz) return std::nullopt;
+  return clocks;
+}
 
 int NearestClock(const std::vector<int>& clocks_mhz, double wanted_mhz) {
   return *std::min_element(clocks_mhz.begin(), clocks_mhz.end(), [&](int a, int b) {
@@ -196,7 +186,7 @@ int NearestClock(const std::vector<int>& clocks_mhz, double wanted_mhz) {
   });
 }
 
-std::optional<Estimate> Siblings::Combine(const std::string& what, Unit unit,
+std::optional<Estimate> Siblings::Combine(const std::string& what, std::string_view unit,
                                           const std::vector<std::optional<Estimate>>& estimates) {
   std::vector<double> values;
   for (const auto& estimate : estimates) {
@@ -209,53 +199,44 @@ std::optional<Estimate> Siblings::Combine(const std::string& what, Unit unit,
   // Two GPUs are compared with each other, so they have no deviation.
   const double bound =
       std::max({are_two ? 0 : kMostMads * MedianDeviation(values, median),
-                kLeastPart * std::abs(median), unit == Unit::kFraction ? kLeastFractionBound : 0});
+                kLeastPart * std::abs(median), unit == "%" ? kLeastFractionBound : 0});
   std::vector<Estimate> usual;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const Estimate& estimate = *estimates[i];
     if (are_two || std::max(estimate.low - median, median - estimate.high) <= bound) {
       usual.push_back(estimate);
     } else {
-      Add(names_[i], fmt::format("{} differs from its siblings: its {} is {}, and the median of "
-                                 "{} GPUs is {}",
-                                 names_[i], what, Text(estimate.value, unit), values.size(),
-                                 Text(median, unit)));
+      Add(names_[i],
+          fmt::format(" differs from its siblings: its {} is {}, and the median of {} GPUs is {}.",
+                      what, Text(estimate.value, unit), values.size(), Text(median, unit)));
     }
   }
   if (are_two && std::max(usual[0].low - usual[1].high, usual[1].low - usual[0].high) > bound) {
-    const std::string both = fmt::format("{} and {}", names_[0], names_[1]);
-    Add(both, fmt::format("{} differ: the {} is {} on the one and {} on the other", both, what,
-                          Text(usual[0].value, unit), Text(usual[1].value, unit)));
+    Add(fmt::format("{} and {}", names_[0], names_[1]),
+        fmt::format(" differ: the {} is {} on the one and {} on the other.", what,
+                    Text(usual[0].value, unit), Text(usual[1].value, unit)));
   }
   return hardware_facts::Combine(usual);
 }
 
-void Siblings::Add(std::string who, std::string what) {
-  const auto known = std::ranges::find(differences_, who, &Difference::who);
-  if (known == differences_.end()) {
-    differences_.push_back({std::move(who), std::move(what), 1});
-  } else {
-    ++known->count;
-  }
-}
-
-std::vector<std::string> Siblings::Differences() const {
-  std::vector<std::string> sentences;
-  for (const Difference& one : differences_) {
-    const int others = one.count - 1;
-    sentences.push_back(
-        fmt::format("{}{}.", one.what,
-                    others == 0 ? "" : fmt::format(" (and {})", Counted(others, "other value"))));
-  }
-  return sentences;
+void Siblings::Add(const std::string& who, std::string difference) {
+  if (std::ranges::count(named_, who) > 0) return;
+  named_.push_back(who);
+  differences_.push_back(who + std::move(difference));
 }
 
 QualifyRun::QualifyRun(MeasuredNode& measured, const QualifyOptions& wanted)
     : node(measured),
       options(wanted),
+      begin(measured.clock().Now()),
       all_gpus(AllGpus(measured)),
       can_set(wanted.sets_clocks),
       siblings(NamesOf(measured)) {}
+
+void QualifyRun::Progress(std::string_view label) const {
+  const double spent = ToSeconds(node.clock().Now() - begin) / options.duration_s;
+  options.progress(label, std::min(spent, 1.0));
+}
 
 void QualifyRun::Limit(std::string sentence) {
   auto& limits = result.facts.limits;
@@ -295,7 +276,7 @@ Result<Qualification> Qualify(MeasuredNode& node, const QualifyOptions& options)
   run.result.facts.gpu_count = node.gpu_count();
   PERSEUS_RETURN_IF_ERROR(CheckNode(run));
   PERSEUS_RETURN_IF_ERROR(MeasureAll(run));
-  for (std::string& difference : run.siblings.Differences()) run.Limit(std::move(difference));
+  for (const std::string& difference : run.siblings.differences()) run.Limit(difference);
   options.progress("done", 1);
   return std::move(run.result);
 }

@@ -9,6 +9,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,19 +20,17 @@
 
 namespace perseus::qualifier {
 
-// A range of the whole duration, as fractions.
-struct PartOfRun {
-  double from = 0;
-  double length = 0;
-};
-
-// A near switch is between top_mhz and near_mhz. A far switch is between top_mhz and far_mhz.
+// A near switch is between top_mhz and near_mhz. A far switch is between top_mhz and far_mhz. The
+// clock below top_mhz in the list is below_mhz.
 struct SwitchClocks {
-  int top_mhz = 0, near_mhz = 0, far_mhz = 0;
+  int top_mhz = 0, below_mhz = 0, near_mhz = 0, far_mhz = 0;
 };
 // The clock of a far switch as a fraction of the top clock. It is above the clocks at which GPUs
 // also change the memory clock.
 inline constexpr double kFarPart = 0.4;
+// Returns the clocks with the highest top_mhz that is at most `most_mhz`, or nullopt if the list
+// has fewer than three clocks up to there.
+std::optional<SwitchClocks> ChooseSwitchClocks(const std::vector<int>& clocks_mhz, int most_mhz);
 // Returns the clock of the list that is nearest to the wanted clock. Requires that the list is not
 // empty.
 int NearestClock(const std::vector<int>& clocks_mhz, double wanted_mhz);
@@ -50,36 +49,31 @@ int NearestClock(const std::vector<int>& clocks_mhz, double wanted_mhz);
 //    both values count.
 class Siblings {
  public:
-  enum class Unit { kMilliseconds, kWatts, kFraction };
-
   // The names of the GPUs, in the order of the estimates.
   explicit Siblings(std::vector<std::string> names) : names_(std::move(names)) {}
 
   // Returns the median of the GPUs that do not differ, with an interval that covers their
   // intervals. Returns nullopt if a GPU has no estimate. `what` completes "its ... is": "busy power
-  // at 1410 MHz".
-  std::optional<Estimate> Combine(const std::string& what, Unit unit,
+  // at 1410 MHz". `unit`: "ms", "W", or "%" for fractions.
+  std::optional<Estimate> Combine(const std::string& what, std::string_view unit,
                                   const std::vector<std::optional<Estimate>>& estimates);
 
-  // Returns one sentence for each GPU that differed, with its first difference and the number of
-  // its other differences.
-  std::vector<std::string> Differences() const;
+  // One sentence for each GPU that differed, with its first difference.
+  const std::vector<std::string>& differences() const { return differences_; }
 
  private:
-  struct Difference {
-    std::string who;
-    std::string what;  // The first difference.
-    int count = 0;
-  };
-  void Add(std::string who, std::string what);
+  void Add(const std::string& who, std::string difference);
 
   std::vector<std::string> names_;
-  std::vector<Difference> differences_;
+  std::vector<std::string> named_;
+  std::vector<std::string> differences_;
 };
 
 struct QualifyRun {
   QualifyRun(MeasuredNode& measured, const QualifyOptions& wanted);
 
+  // Reports that a part begins.
+  void Progress(std::string_view label) const;
   // Adds a sentence to the limits, unless they already contain it.
   void Limit(std::string sentence);
   // Fails if the caller requested a stop.
@@ -96,6 +90,7 @@ struct QualifyRun {
 
   MeasuredNode& node;
   const QualifyOptions& options;
+  const Nanoseconds begin;
   const std::vector<int> all_gpus;
   bool can_set = false;  // Whether clocks can be set.
   bool can_read = true;  // Whether power and clocks can be read.
@@ -104,22 +99,28 @@ struct QualifyRun {
   Qualification result;
 };
 
+// `part` is the fraction of the whole duration that a measurement may take.
+
 // Measures the energy counters of all GPUs at once, under load: period, resolution and bias.
 // Requires can_read.
-Result<void> MeasureCounter(QualifyRun& run, PartOfRun part);
+Result<void> MeasureCounter(QualifyRun& run, double part);
 
 // Measures the power of all GPUs at once: idle, blocked and busy, at several clocks. Also finds
 // whether a waiting GPU draws less with a lock of a range of clocks than with a lock of one clock.
 // Requires can_read. Without can_set, measures only at the clock that the driver chooses.
-Result<void> MeasurePower(QualifyRun& run, PartOfRun part);
+//
+// With can_set, lowers the top of `clocks` to the highest clock that all GPUs keep while they
+// compute. The power limit of a GPU may not allow the highest clock of its list. Then a change
+// between two clocks that the GPU does not reach cannot be seen in its work.
+Result<void> MeasurePower(QualifyRun& run, double part);
 
 // Measures the time from the request of a clock to its landing (estimates.h): up and down, near and
 // far, one GPU, and all GPUs at once. Also measures how long the call takes. Requires can_set, and
 // a node on which a landing can be seen: in a kernel that computes, or in readings.
-Result<void> MeasureSwitches(QualifyRun& run, PartOfRun part);
+Result<void> MeasureSwitches(QualifyRun& run, double part);
 
 // Measures how much clock changes and readings slow down the work that runs beside them. From this
 // result, finds the greatest rate of changes that harms no operation.
-Result<void> MeasureInterference(QualifyRun& run, PartOfRun part);
+Result<void> MeasureInterference(QualifyRun& run);
 
 }  // namespace perseus::qualifier

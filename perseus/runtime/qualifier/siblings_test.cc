@@ -13,23 +13,20 @@ std::optional<Estimate> KnownTo1W(double value) { return Estimate{value, value -
 
 TEST(Siblings, GpusThatAgreeGiveTheirMedian) {
   Siblings siblings({"a", "b", "c"});
-  EXPECT_EQ(siblings.Combine("power", Siblings::Unit::kWatts,
-                             {KnownTo1W(80), KnownTo1W(84), KnownTo1W(81)}),
+  EXPECT_EQ(siblings.Combine("power", "W", {KnownTo1W(80), KnownTo1W(84), KnownTo1W(81)}),
             (Estimate{81, 79, 85, 15}));
-  EXPECT_THAT(siblings.Differences(), IsEmpty());
+  EXPECT_THAT(siblings.differences(), IsEmpty());
 }
 
 TEST(Siblings, AGpuThatDiffersIsNamedOnceAndLeftOut) {
   Siblings siblings({"a", "b", "c"});
-  EXPECT_EQ(siblings.Combine("power", Siblings::Unit::kWatts,
-                             {KnownTo1W(80), KnownTo1W(120), KnownTo1W(81)}),
+  EXPECT_EQ(siblings.Combine("power", "W", {KnownTo1W(80), KnownTo1W(120), KnownTo1W(81)}),
             (Estimate{80.5, 79, 82, 10}));
   const Estimate bias{0.001, 0, 0.002, 3}, other{0.05, 0.04, 0.06, 3};
-  EXPECT_EQ(siblings.Combine("bias", Siblings::Unit::kFraction, {bias, other, bias}),
-            (Estimate{0.001, 0, 0.002, 6}));
-  EXPECT_THAT(siblings.Differences(),
+  EXPECT_EQ(siblings.Combine("bias", "%", {bias, other, bias}), (Estimate{0.001, 0, 0.002, 6}));
+  EXPECT_THAT(siblings.differences(),
               ElementsAre("b differs from its siblings: its power is 120 W, and the median of 3 "
-                          "GPUs is 81 W (and 1 other value)."));
+                          "GPUs is 81 W."));
 }
 
 // Returns how many of the GPUs with these powers differ. Each power is known to 1 W.
@@ -37,8 +34,8 @@ std::size_t Different(const std::vector<double>& powers_w) {
   std::vector<std::optional<Estimate>> estimates;
   for (const double power_w : powers_w) estimates.push_back(KnownTo1W(power_w));
   Siblings siblings({"a", "b", "c", "d", "e"});
-  EXPECT_TRUE(siblings.Combine("power", Siblings::Unit::kWatts, estimates));
-  return siblings.Differences().size();
+  EXPECT_TRUE(siblings.Combine("power", "W", estimates));
+  return siblings.differences().size();
 }
 
 TEST(Siblings, AGpuDiffersIfItsIntervalIsTooFarFromTheMedian) {
@@ -59,29 +56,26 @@ TEST(Siblings, AGpuDiffersIfItsIntervalIsTooFarFromTheMedian) {
 TEST(Siblings, AnUncertainValueAndASmallFractionDoNotDiffer) {
   Siblings siblings({"a", "b", "c"});
   const Estimate wide{200, 85, 300, 2};
-  EXPECT_TRUE(
-      siblings.Combine("power", Siblings::Unit::kWatts, {KnownTo1W(80), KnownTo1W(81), wide}));
+  EXPECT_TRUE(siblings.Combine("power", "W", {KnownTo1W(80), KnownTo1W(81), wide}));
   const Estimate first{0.001, 0.001, 0.001, 5}, second{0.002, 0.002, 0.002, 5},
       third{0.009, 0.009, 0.009, 5};
-  EXPECT_TRUE(siblings.Combine("bias", Siblings::Unit::kFraction, {first, second, third}));
-  EXPECT_THAT(siblings.Differences(), IsEmpty());
+  EXPECT_TRUE(siblings.Combine("bias", "%", {first, second, third}));
+  EXPECT_THAT(siblings.differences(), IsEmpty());
 }
 
 TEST(Siblings, TwoGpusDifferFromEachOther) {
   Siblings siblings({"a", "b"});
-  EXPECT_EQ(
-      siblings.Combine("period", Siblings::Unit::kMilliseconds, {KnownTo1W(20), KnownTo1W(100)}),
-      (Estimate{60, 19, 101, 10}));
-  EXPECT_THAT(siblings.Differences(),
+  EXPECT_EQ(siblings.Combine("period", "ms", {KnownTo1W(20), KnownTo1W(100)}),
+            (Estimate{60, 19, 101, 10}));
+  EXPECT_THAT(siblings.differences(),
               ElementsAre("a and b differ: the period is 20 ms on the one and 100 ms on the "
                           "other."));
 }
 
 TEST(Siblings, AValueThatOneGpuLacksIsUnknown) {
   Siblings siblings({"a", "b"});
-  EXPECT_EQ(siblings.Combine("power", Siblings::Unit::kWatts, {KnownTo1W(20), std::nullopt}),
-            std::nullopt);
-  EXPECT_EQ(Siblings({}).Combine("power", Siblings::Unit::kWatts, {}), std::nullopt);
+  EXPECT_EQ(siblings.Combine("power", "W", {KnownTo1W(20), std::nullopt}), std::nullopt);
+  EXPECT_EQ(Siblings({}).Combine("power", "W", {}), std::nullopt);
 }
 
 }  // namespace
