@@ -6,6 +6,9 @@
 // was found. If its log is deleted, the rank is forgotten. The process of a rank has ended if its
 // log was locked (RankLogReader), and no longer is.
 //
+// Why the lock: a process id has no meaning in another container, and silence alone would make a
+// checkpoint look like a killed training.
+//
 // Not thread safe.
 #pragma once
 

@@ -96,6 +96,18 @@ TEST(Metrics, AnUnknownValueIsAbsent) {
   EXPECT_EQ(ListingOf(report).gpus[0].temperature_c, std::nullopt);
 }
 
+// Prometheus would rename such a label of the agent to exported_job.
+TEST(AgentMetrics, NoLabelIsOneThatAScrapeSets) {
+  AgentReport report;
+  report.gpus = {BusyGpu(900, 1200, {})};
+  report.gpus[0].lease.emplace().owner.job = "llama-7b";
+  const std::string text = FormatMetrics(report, "box");
+  EXPECT_THAT(text, HasSubstr(",key=\"llama-7b\"} "));
+  for (const char* label : {"{job=", ",job=", "{instance=", ",instance="}) {
+    EXPECT_THAT(text, Not(HasSubstr(label)));
+  }
+}
+
 TEST(SlowReasons, MetricsHaveEachReason) {
   AgentReport report;
   report.gpus = {BusyGpu(900, 1200, {ClockLimit::kThermal})};
