@@ -85,9 +85,9 @@ TEST(Metrics, AnUnknownValueIsAbsent) {
   }
   const std::string labels = R"({gpu="0",UUID="GPU-a",pci_bus_id="",Hostname="box")";
   EXPECT_THAT(text,
-              HasSubstr("perseus_gpu_energy_counter" + labels + ",state=\"stands_still\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("perseus_gpu_energy_counter" + labels + ",state=\"used\"} 0\n"));
-  EXPECT_THAT(text, HasSubstr("perseus_gpu_energy_counter_falls_total" + labels + "} 3\n"));
+              HasSubstr("perseus_gpu_energy_meter" + labels + ",state=\"stands_still\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("perseus_gpu_energy_meter" + labels + ",state=\"used\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("perseus_gpu_energy_falls_total" + labels + "} 3\n"));
   telemetry.power_w = 250;
   telemetry.energy_j = 2;
   text = FormatMetrics(report, "box");

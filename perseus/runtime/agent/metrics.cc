@@ -94,11 +94,11 @@ void AddReadings(Families& families, const Labels& labels, const device::Telemet
                    *telemetry.energy_j * kMillijoulesPerJoule);
   }
   for (const device::CounterState state : device::kAllCounterStates) {
-    families.Gauge("perseus_gpu_energy_counter",
+    families.Gauge("perseus_gpu_energy_meter",
                    "Whether the energy counter is used, or why not (then power is integrated).",
                    With(labels, "state", NameOf(state).data()), telemetry.counter == state ? 1 : 0);
   }
-  families.Counter("perseus_gpu_energy_counter_falls_total",
+  families.Counter("perseus_gpu_energy_falls_total",
                    "How often the energy counter fell: the energy of this window is not counted.",
                    labels, telemetry.counter_falls);
   families.Gauge("perseus_gpu_power_of_module",
