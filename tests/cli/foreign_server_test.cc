@@ -63,6 +63,7 @@ std::string JsonAnswer(std::string_view body) {
 
 constexpr const char* kVerbs[] = {
     "jobs",
+    "nodes",
     "job show x",
     "job target x --min-energy",
     "job plan x",
