@@ -401,7 +401,8 @@ TEST(Qualification, ASecondRunConfirmsTheNumbersOfTheFirst) {
     SimulatedNode second_node(H100AtItsPowerLimit(), 4, seed + 1);
     const Numbers first = NumbersOf(Qualified(first_node, {}).facts);
     const Numbers second = NumbersOf(Qualified(second_node, {}).facts);
-    // The estimates of 8 cases, 5 clocks, the counter, and 4 operations with 7 rates and with readings.
+    // The estimates of 8 cases, 5 clocks, the counter, and 4 operations with 7 rates and with
+    // readings.
     EXPECT_EQ(first.size(), 8U * 3 + 5U * 3 + 2U + 4U * 8 + 1U);
     for (const auto& [name, value] : first) {
       ASSERT_TRUE(second.contains(name)) << name;
