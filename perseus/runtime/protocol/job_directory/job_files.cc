@@ -96,10 +96,7 @@ Result<void> CheckBelongs(const FileDescriptor& opened, const FileDescriptor& fo
   }
   const bool is_for_group = (its_folder.st_mode & S_IWGRP) != 0;
   const bool is_roots = its_folder.st_uid == 0 && (its_folder.st_mode & S_IWOTH) == 0;
-  if (its.st_uid == its_folder.st_uid || its.st_uid == 0 || its.st_uid == ::geteuid() ||
-      is_for_group || is_roots) {
-    return {};
-  }
+  if (its.st_uid == its_folder.st_uid || its.st_uid == 0 || is_for_group || is_roots) return {};
   return FailAs(ErrorKind::kFile, InFile(path.string()),
                 "belongs to user {}, but its directory to user {} (remove it)", its.st_uid,
                 its_folder.st_uid);

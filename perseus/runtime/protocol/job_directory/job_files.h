@@ -27,9 +27,9 @@ namespace perseus::protocol {
 // the file, or a folder of its path, does not exist. Fails (kFile) for a symbolic link, a pipe, a
 // directory and so on. Also fails (kFile) for a file with a second name, and for a file or folder
 // that does not belong to the owner of the directory that contains it. Its owner could not have
-// written it, but only have moved or linked it there. Two owners are accepted everywhere: root and
-// the user of this process. Two directories may contain files of all owners: a directory that only
-// root may write, and a directory that a group may write. (An earlier version of Perseus needed the
+// written it, but only have moved or linked it there: for example, an old token of the node. Files
+// of root are accepted. Two directories may contain files of all owners: a directory that only root
+// may write, and a directory that a group may write. (An earlier version of Perseus needed the
 // latter.)
 Result<FileDescriptor> OpenJobFile(const std::filesystem::path& job_directory,
                                    const std::filesystem::path& file);
