@@ -113,15 +113,18 @@ void CheckClocks(QualifyRun& run) {
   }
 }
 
-// Checks that power and clocks can be read. A driver that refuses this read will also refuse later
-// reads.
+// Checks that power and clocks can be read, and ends the trials of energy counters. A driver that
+// refuses this read will also refuse later reads.
 Result<void> CheckReadings(QualifyRun& run) {
-  std::vector<device::Device*> all;
-  for (const int gpu : run.all_gpus) all.push_back(&run.node.device(gpu));
-  device::EndTrials(all, run.node.clock());
+  std::vector<device::Device*> on_trial;
   for (const int gpu : run.all_gpus) {
     const auto read = run.node.device(gpu).Read();
-    if (read && read->power_w && read->scope == device::PowerScope::kGpu) continue;
+    if (read && read->power_w && read->scope == device::PowerScope::kGpu) {
+      if (read->counter == device::CounterState::kOnTrial) {
+        on_trial.push_back(&run.node.device(gpu));
+      }
+      continue;
+    }
     if (read) {
       run.can_read = false;
       run.Limit(fmt::format(
@@ -136,6 +139,7 @@ Result<void> CheckReadings(QualifyRun& run) {
                     read.error().Message()));
     return {};
   }
+  if (!on_trial.empty()) device::EndTrials(on_trial, run.node.clock());
   return {};
 }
 
