@@ -53,6 +53,47 @@ TEST_F(PlanVerbTest, PrintsATableAndAFinding) {
   ExpectComplaint(Run(plan_ + "--stops 3"), 2, "--stops needs a directory for the report");
 }
 
+// At a power limit, the highest clocks of a profile have the same time and energy, because a GPU
+// reaches none of them.
+TEST_F(PlanVerbTest, OfEqualClocksPlansUseTheLowest) {
+  constexpr int kReachedMhz = 1110;
+  const std::regex of_clock("([0-9]+,[a-z]+,)([0-9]+)(,.*)");
+  std::istringstream rows(Read("profile.csv"));
+  std::string capped;
+  std::string row;
+  std::smatch parts;
+  std::vector<std::string> higher;  // The begins of the rows above the reached clock.
+  int equal = 0;
+  while (std::getline(rows, row)) {
+    if (std::regex_match(row, parts, of_clock)) {
+      if (std::stoi(parts[2]) > kReachedMhz) {
+        higher.push_back(parts[1].str() + parts[2].str());
+        continue;
+      }
+      for (const std::string& begin : higher) capped += begin + parts[3].str() + "\n";
+      equal += static_cast<int>(higher.size());
+      higher.clear();
+    }
+    capped += row + "\n";
+  }
+  ASSERT_EQ(equal, 20 * 8);  // 20 clocks of 8 instructions.
+  Write("profile.csv", capped);
+  for (const std::string flags : {"", " --per-instruction", " --max-switches 2"}) {
+    const Outcome made = Run(plan_ + " --no-frontier -o out" + flags);
+    EXPECT_EQ(made.status, 0);
+    EXPECT_THAT(made.err, Not(HasSubstr("warning")));
+    const json plan = json::parse(Read("out/plans/no-slowdown.json"));
+    int highest = 0;
+    for (const json& rank : plan.at("pp_ranks")) {
+      for (const json& one : rank.at("instructions")) {
+        highest = std::max(highest, one.value("frequency", 0));
+      }
+    }
+    EXPECT_EQ(highest, kReachedMhz) << flags;
+    EXPECT_LT(plan.at("energy_j"), plan.at("baseline").at("energy_j"));
+  }
+}
+
 TEST_F(PlanVerbTest, RowsOfAVeryShortJobDiffer) {
   Write("short.csv",
         "stage,instruction,frequency,time,energy\n"

@@ -7,10 +7,11 @@
 namespace perseus {
 
 void ClosedLoopJob::SetUpNodes(const std::string& schedule, int microbatches,
-                               const std::string& synth_flags, const GpuType& type) {
+                               const std::string& synth_flags, const GpuType& type,
+                               const std::string& keys_of_b) {
   RunWell(fmt::format("synth {} --stages 4 -o truth.csv {}", type.synth, synth_flags));
   StartAgent({.name = "a", .gpus = kGpusOfANode, .seed = 1, .type = type});
-  StartAgent({.name = "b", .gpus = kGpusOfANode, .seed = 2, .type = type});
+  StartAgent({.name = "b", .gpus = kGpusOfANode, .seed = 2, .type = type, .keys = keys_of_b});
   for (const std::string name : {"a", "b"}) AwaitAgent(name);
   Write("job.toml",
         fmt::format(

@@ -15,9 +15,9 @@ class ClosedLoopJob : public TrainingFixture {
   static constexpr int kGpusOfANode = 4;
 
   // Writes truth.csv, the node descriptions a.toml and b.toml that refer to truth.csv, and
-  // job.toml. Then starts the agents of the two nodes.
+  // job.toml. Then starts the agents of the two nodes. `keys_of_b`: more keys of [gpu] in b.toml.
   void SetUpNodes(const std::string& schedule, int microbatches, const std::string& synth_flags,
-                  const GpuType& type = kQuietA100);
+                  const GpuType& type = kQuietA100, const std::string& keys_of_b = "");
   // Starts the trainer in the background. Its output goes to trainer.out and trainer.err. Its steps
   // go to record.csv.
   void StartTrainer(const std::string& flags);

@@ -118,12 +118,18 @@ bool TrainingFixture::HasEnded(pid_t process) {
 }
 
 void TrainingFixture::StartAgent(const NodeSpec& spec) {
-  Write(spec.name + ".toml",
-        fmt::format("name = \"{}\"\ngpus = {}\nseed = {}\nclock = \"{}\"\n"
-                    "[gpu]\nprofile = \"{}\"\nblocking_power_w = {:.1f}\n{}"
-                    "[switch_latency]\nmedian_ms = {:.1f}\nspread = 0.3\n",
-                    spec.name, spec.gpus, spec.seed, kClock, spec.profile,
-                    spec.type.blocking_power_w, spec.type.keys, spec.type.switch_latency_ms));
+  const std::string power_limit =
+      spec.type.power_limit_w == 0
+          ? ""
+          : fmt::format("power_limit_w = {:.1f}\nmost_power_limit_w = 700.0\n",
+                        spec.type.power_limit_w);
+  Write(
+      spec.name + ".toml",
+      fmt::format("name = \"{}\"\ngpus = {}\nseed = {}\nclock = \"{}\"\n"
+                  "[gpu]\nprofile = \"{}\"\nblocking_power_w = {:.1f}\n{}{}{}"
+                  "[switch_latency]\nmedian_ms = {:.1f}\nspread = 0.3\n",
+                  spec.name, spec.gpus, spec.seed, kClock, spec.profile, spec.type.blocking_power_w,
+                  spec.type.keys, power_limit, spec.keys, spec.type.switch_latency_ms));
   Start(
       fmt::format("agent --devices virtual:{0}.toml --socket {0}.sock --state {0}.state.json "
                   "--metrics off 2>{0}.log",

@@ -47,6 +47,26 @@ struct Steps {
 void ExpectPromiseKept(const Promise& promise, const std::vector<TrueStep>& steps,
                        const Steps& before, const Steps& after);
 
+// How virtual GPUs behave.
+struct GpuType {
+  const char* synth;  // The flags with which `perseus synth` makes their profile.
+  double blocking_power_w;
+  double switch_latency_ms;  // The median.
+  const char* keys;          // More keys of [gpu] in the description of a node.
+  double power_limit_w = 0;  // 0: none that matters.
+};
+inline constexpr GpuType kQuietA100{"--gpu a100", 84, 2,
+                                    "time_noise = 0.002\npower_noise = 0.005\n"};
+// A large training on an H100 (docs/hardware.md): with launches of the host that are late, with
+// slow clock changes, and with a clock that wanders at the power limit.
+inline constexpr GpuType kH100{"--model llama3-8b --gpu h100-sxm --sequence-length 2048", 123, 15,
+                               "time_noise = 0.011\npower_noise = 0.005\nlate_launches = 0.04\n"
+                               "power_limit_wander = 0.018\n"};
+constexpr GpuType AtPowerLimit(GpuType type, double power_limit_w) {
+  type.power_limit_w = power_limit_w;
+  return type;
+}
+
 class TrainingFixture : public ProgramTest {
  protected:
   // Ends all started processes that still run. Begins with the last one.
@@ -64,27 +84,13 @@ class TrainingFixture : public ProgramTest {
   static bool HasEnded(pid_t process);
 
   static constexpr const char* kClock = "job.clock";
-  // How virtual GPUs behave.
-  struct GpuType {
-    const char* synth;  // The flags with which `perseus synth` makes their profile.
-    double blocking_power_w;
-    double switch_latency_ms;  // The median.
-    const char* keys;          // More keys of [gpu] in the description of a node.
-  };
-  static constexpr GpuType kQuietA100{"--gpu a100", 84, 2,
-                                      "time_noise = 0.002\npower_noise = 0.005\n"};
-  // A large training on an H100 (docs/hardware.md): at its power limit, with launches of the host
-  // that are late, and with slow clock changes.
-  static constexpr GpuType kH100At420W{
-      "--model llama3-8b --gpu h100-sxm --sequence-length 2048", 123, 15,
-      "time_noise = 0.015\npower_noise = 0.005\nlate_launches = 0.04\n"
-      "power_limit_w = 420.0\nmost_power_limit_w = 700.0\n"};
   struct NodeSpec {
     std::string name;
     int gpus = 4;
     std::string profile = "truth.csv";
     int seed = 1;
     GpuType type = kQuietA100;
+    std::string keys = {};  // More keys of [gpu] of this node.
   };
   // Writes NAME.toml. The GPUs in this file have the time and power of `profile`. Then starts the
   // agent of the node at NAME.sock.

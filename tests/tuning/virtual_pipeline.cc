@@ -22,6 +22,7 @@ virtual_gpu::VirtualGpuModel ModelOf(const profiler::SweepJob& job, std::size_t 
   model.blocking_power_w = job.model.blocking_power_w;
   model.counter_period = spec.counter_period;
   model.default_power_limit_mw = static_cast<int>(spec.power_limit_w * 1000);
+  model.power_limit_wander = spec.power_limit_wander;
   model.time_noise = spec.noise;
   model.power_noise = spec.noise;
   return model;
@@ -53,6 +54,11 @@ VirtualPipeline::VirtualPipeline(const profiler::SweepJob& job, const profile::P
     header.sm_clocks_mhz = job.clocks_mhz[i];
     Append(name, header);
   }
+}
+
+void VirtualPipeline::SetPowerLimit(double power_limit_w) {
+  const auto limit_mw = static_cast<int>(power_limit_w * 1000);
+  for (Rank& rank : ranks_) rank.gpu.SetPowerLimit(device::Setting{limit_mw, limit_mw}, now_);
 }
 
 void VirtualPipeline::RunStep() {

@@ -29,7 +29,8 @@ struct VirtualPipelineSpec {
   // The relative noise of the time and the power of each run of an instruction.
   double noise = 0.01;
   Nanoseconds counter_period = 100'000'000;
-  double power_limit_w = 0;  // 0: no power limit.
+  double power_limit_w = 0;       // 0: no power limit.
+  double power_limit_wander = 0;  // The wander of the clock at the power limit.
   std::uint64_t seed = 1;
 };
 
@@ -42,6 +43,8 @@ class VirtualPipeline {
 
   void RunStep();
   std::int64_t steps() const { return next_step_; }
+  // Changes the power limit of all GPUs, as heat does.
+  void SetPowerLimit(double power_limit_w);
 
  private:
   struct Rank {

@@ -400,6 +400,20 @@ std::vector<std::string> Describe(const tuner::RunSummary& run, const fs::path& 
                     "output of the ranks says why)",
                     Counted(run.fewest_steps, "step")));
   }
+  const auto of_all = [&](std::int64_t steps) {
+    return fmt::format("{} of {} steps of all ranks", steps, run.disturbance.of_steps);
+  };
+  if (run.steps_at_power_limit > 0 && run.reached_mhz > 0) {
+    lines.push_back(fmt::format(
+        "in {}, GPUs were at their power limit, with a clock of {} MHz in the median{}",
+        of_all(run.steps_at_power_limit), run.reached_mhz,
+        run.highest_mhz > 0 ? fmt::format(" (their highest clock is {} MHz)", run.highest_mhz)
+                            : ""));
+  }
+  if (run.disturbance.steps * 20 > run.disturbance.of_steps) {
+    lines.push_back(
+        fmt::format("in {}, {}", of_all(run.disturbance.steps), tuner::Describe(run.disturbance)));
+  }
   if (run.planned_steps > 0) {
     lines.push_back(
         fmt::format("{} of {} steps of all ranks had a plan, {} of them ran in another order",

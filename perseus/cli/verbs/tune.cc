@@ -123,6 +123,9 @@ std::string FormatJson(const tuner::TuningResult& result, const job::UsedFacts& 
          {"difference_s", one.difference_s},
          {"samples", one.samples}});
   }
+  for (const auto& [kind, range] : result.reached) {
+    json["reached_mhz"][std::string(Name(kind))] = {range.lowest_mhz, range.highest_mhz};
+  }
   if (!facts.path.empty()) json["facts"] = facts.path;
   json["assignment_version"] = result.version;
   json["plan_from_step"] = result.version == 0 ? nlohmann::ordered_json()
@@ -202,6 +205,12 @@ std::string FormatSeen(const tuner::TuningResult& result, const tuner::SeenSteps
       slowdown.lower * 100, slowdown.upper * 100);
 }
 
+std::string FormatReached(const tuner::ReachedRanges& reached) {
+  if (reached.empty()) return "";
+  return fmt::format("compared with steps at the highest clocks that the power limit permits: {}\n",
+                     Describe(reached));
+}
+
 // `blocking_power` and `p2p` say where the values come from: "given" or "measured".
 std::string FormatText(const tuner::TuningResult& result, std::string_view blocking_power,
                        std::string_view p2p) {
@@ -214,7 +223,7 @@ std::string FormatText(const tuner::TuningResult& result, std::string_view block
       "a message from one pp_rank to the next takes {:.3g} ms ({})\n"
       "{}{}"
       "{}: {:.2f} % of the energy saved at {:.2f} % more time, by measurements {}\n"
-      "{}{}{}\n",
+      "{}{}{}{}\n",
       result.frequencies, result.rounds, result.spent.steps, result.spent.seconds,
       result.slowdown_spent * 100, result.steps_taken, result.reason, result.blocking_power_w,
       blocking_power, ToMilliseconds(plan.job.model.fixed.p2p), p2p,
@@ -226,7 +235,8 @@ std::string FormatText(const tuner::TuningResult& result, std::string_view block
                               result.expected->optimism * 100)
                 : "before the plan ran (expect less: noise makes its options look good)"
           : "while the plan ran",
-      result.seen ? FormatSeen(result, *result.seen) : "", WhatIsLeft(result.expected),
+      FormatReached(result.reached), result.seen ? FormatSeen(result, *result.seen) : "",
+      WhatIsLeft(result.expected),
       result.version == 0
           ? "the clocks are restored"
           : fmt::format("all ranks follow the plan from step {} on (assignment {}); perseus verify "

@@ -128,6 +128,8 @@ std::string FormatJson(const tuner::Verification& verification, const plan_file:
                                      {"steps_needed", or_null(StepsNeeded(verification))},
                                      {"promised_saving", promise.saving},
                                      {"promised_slowdown", promise.slowdown},
+                                     {"baseline_step_noise", verification.baseline_step_noise},
+                                     {"planned_step_noise", verification.planned_step_noise},
                                      {"steps_of_a_block", verification.layout.length},
                                      {"pairs_left_out", verification.left_out},
                                      {"ended_early", verification.ended_early},
@@ -151,6 +153,9 @@ std::string FormatText(const tuner::Verification& verification, const plan_file:
       "steps)\n",
       promise.saving * 100, promise.slowdown * 100, verification.pairs.size(),
       verification.layout.length);
+  text += fmt::format(
+      "the time of a step varies by {:.2f} % without the plan, and by {:.2f} % with it\n",
+      100 * verification.baseline_step_noise, 100 * verification.planned_step_noise);
   if (verification.left_out > 0) {
     text += fmt::format("{} pairs were left out: {}\n", verification.left_out,
                         verification.left_out_reason);

@@ -165,6 +165,10 @@ TEST_F(Plausibility, InstructionsOfOneJobAreAlike) {
                        "0,backward,1300,0.021,7.5\n0,backward,1200,0.024,6.4\n"),
               ElementsAre(HasSubstr("stage 0 backward: was measured up to 1300 MHz, but stage 0 "
                                     "forward up to 1400 MHz")));
+  // At a power limit of 400 W, the backward reaches a lower clock.
+  EXPECT_THAT(Warnings(std::string(kHeader) + kForward +
+                       "0,backward,1300,0.021,8.3\n0,backward,1200,0.024,6.4\n"),
+              IsEmpty());
 }
 
 TEST_F(Plausibility, TimesAndEnergiesThatAreBothTooLargeGiveAWarning) {

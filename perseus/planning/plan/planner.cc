@@ -50,7 +50,8 @@ tl::unexpected<Error> FailWithoutChoice(const schedule::OptionSet& set) {
   if (set.options.size() > 1 && fastest.time == slowest.time) {
     return Fail(
         "{}: all {} measured options take the same time, and no other instruction has a choice, so "
-        "there is nothing to plan (a stage that only moves memory behaves so: give it more layers)",
+        "there is nothing to plan (a stage that only moves memory behaves so: give it more layers; "
+        "so does a GPU whose power limit permits none of these clocks: measure lower ones)",
         set.name, set.options.size());
   }
   return Fail(

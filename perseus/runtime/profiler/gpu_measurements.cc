@@ -31,6 +31,8 @@ constexpr std::int64_t kLeastResiduals = 3;  // The same limit for steps.
 // Clocks at the power limit vary by 1 %. With fewer readings than this, the highest reading may be
 // too low.
 constexpr std::int64_t kLeastReadings = 10;
+// The mean of this many readings is known within 0.5 %.
+constexpr std::int64_t kReadingsKept = 100;
 // A step is far off if it differs by this many standard errors or more. This is true of one normal
 // step in 16,000.
 constexpr double kFarOff = 4;
@@ -93,6 +95,14 @@ ClockedKind KindOf(const protocol::RanInstruction& instruction) {
 struct GpuMeasurements::Clean {
   std::vector<protocol::RanInstruction> instructions;  // Sorted by begin.
   std::vector<bool> is_clean;
+  // By kind and clock: the readings of the clock at the power limit, while such an instruction ran.
+  struct Readings {
+    std::int64_t count = 0;
+    double sum_mhz = 0;
+    int highest_mhz = 0;
+    double usual_mhz() const { return sum_mhz / static_cast<double>(count); }
+  };
+  std::map<ClockedKind, Readings> readings;
 };
 
 std::vector<Period> GpuMeasurements::FindChanges(const protocol::RanStep& step) {
@@ -120,7 +130,7 @@ std::vector<Period> GpuMeasurements::FindChanges(const protocol::RanStep& step) 
 
 GpuMeasurements::Clean GpuMeasurements::Sort(const protocol::RanStep& step,
                                              std::vector<Period> changes) {
-  Clean clean{step.instructions, {}};
+  Clean clean{step.instructions, {}, {}};
   std::ranges::stable_sort(clean.instructions, {}, &protocol::RanInstruction::begin);
   MakeDisjoint(changes);
   for (const protocol::RanInstruction& instruction : clean.instructions) {
@@ -135,7 +145,25 @@ GpuMeasurements::Clean GpuMeasurements::Sort(const protocol::RanStep& step,
     if (!is_clean) ++counts_.switching_instructions;
   }
   LeaveOutStalled(clean);
+  ReadReached(step, clean);
   return clean;
+}
+
+// A reading belongs to the instruction that ran at its time.
+void GpuMeasurements::ReadReached(const protocol::RanStep& step, Clean& clean) {
+  std::size_t i = 0;
+  for (const protocol::ReachedClock& reading : step.reached) {
+    const auto has_ended = [&](const protocol::RanInstruction& ran) {
+      return ran.begin + ran.duration <= reading.at;
+    };
+    while (i < clean.instructions.size() && has_ended(clean.instructions[i])) ++i;
+    if (i == clean.instructions.size()) return;
+    if (!clean.is_clean[i] || clean.instructions[i].begin > reading.at) continue;
+    auto& [count, sum_mhz, highest_mhz] = clean.readings[KindOf(clean.instructions[i])];
+    ++count;
+    sum_mhz += reading.frequency_mhz;
+    highest_mhz = std::max(highest_mhz, reading.frequency_mhz);
+  }
 }
 
 void GpuMeasurements::LeaveOutStalled(Clean& clean) {
@@ -258,6 +286,17 @@ void GpuMeasurements::ForgetTimes(Record& record) {
   ++counts_.drifts;
 }
 
+// After the power limit moved, the GPU has other times at two kinds of clocks: clocks above the
+// clock that it reaches now, and clocks that the old limit held down. The sweep may measure these
+// clocks late or never again, so an alarm at one clock is enough.
+void GpuMeasurements::ForgetAtOtherLimit(const ClockedKind& alarmed, int reached_mhz) {
+  for (auto& [what, record] : records_) {
+    if (what.chunk != alarmed.chunk || what.kind != alarmed.kind || what == alarmed) continue;
+    const bool was_held_down = IsHeldDown(record.usual_mhz, what.frequency_mhz);
+    if (what.frequency_mhz > reached_mhz || was_held_down) ForgetTimes(record);
+  }
+}
+
 // The old parameter stays in the fit. The old power is reported until the new parameter is
 // identified.
 void GpuMeasurements::ForgetPower(Record& record) {
@@ -297,12 +336,20 @@ void GpuMeasurements::TestTimes(const protocol::RanStep& step, Clean& clean,
     ++record.residuals;
     if (Raise(record.sums[0], record.sums[1], z)) {
       alarms.push_back({what, DriftAlarm::Quantity::kTime, step.step, record.mean_s, mean_s});
+      const bool was_held_down = IsHeldDown(record.usual_mhz, what.frequency_mhz);
       ForgetTimes(record);
+      const auto reading = clean.readings.find(what);
+      const bool is_held_down = reading != clean.readings.end() &&
+                                IsHeldDown(reading->second.usual_mhz(), what.frequency_mhz);
+      if (was_held_down || is_held_down) {
+        ForgetAtOtherLimit(what, is_held_down ? reading->second.highest_mhz : what.frequency_mhz);
+      }
     } else if (std::abs(z) > kFarOff) {
       ++counts_.steps_held_back;
       for (std::size_t i = 0; i < clean.instructions.size(); ++i) {
         if (KindOf(clean.instructions[i]) == what) clean.is_clean[i] = false;
       }
+      clean.readings.erase(what);
     }
   }
 }
@@ -360,19 +407,16 @@ void GpuMeasurements::AddTimes(const Clean& clean) {
   }
 }
 
-// A reading belongs to the instruction that ran at its time.
-void GpuMeasurements::AddReached(const protocol::RanStep& step, const Clean& clean) {
-  std::size_t i = 0;
-  for (const protocol::ReachedClock& reading : step.reached) {
-    const auto has_ended = [&](const protocol::RanInstruction& ran) {
-      return ran.begin + ran.duration <= reading.at;
-    };
-    while (i < clean.instructions.size() && has_ended(clean.instructions[i])) ++i;
-    if (i == clean.instructions.size()) return;
-    if (!clean.is_clean[i] || clean.instructions[i].begin > reading.at) continue;
-    Record& record = RecordOf(clean.instructions[i]);
-    ++record.readings;
-    record.reached_mhz = std::max(record.reached_mhz, reading.frequency_mhz);
+void GpuMeasurements::AddReached(const Clean& clean) {
+  for (const auto& [what, readings] : clean.readings) {
+    Record& record = records_[what];
+    record.readings += readings.count;
+    // Older readings lose their weight, so that the mean follows a limit that moves.
+    const double kept =
+        static_cast<double>(std::max(readings.count, std::min(record.readings, kReadingsKept)));
+    record.usual_mhz +=
+        static_cast<double>(readings.count) * (readings.usual_mhz() - record.usual_mhz) / kept;
+    record.reached_mhz = std::max(record.reached_mhz, readings.highest_mhz);
   }
 }
 
@@ -395,7 +439,7 @@ std::vector<DriftAlarm> GpuMeasurements::Add(const protocol::RanStep& step,
   counts_.windows_left_out += std::max<std::int64_t>(0, std::ssize(step.energy) - 1) -
                               static_cast<std::int64_t>(of_step.windows());
   AddTimes(clean);
-  AddReached(step, clean);
+  AddReached(clean);
   return alarms;
 }
 
@@ -410,7 +454,10 @@ std::vector<MeasuredOption> GpuMeasurements::Options(int rank) const {
     option.frequency_mhz = what.frequency_mhz;
     option.samples = static_cast<int>(std::min<std::int64_t>(record.samples, 1'000'000'000));
     option.time_s = record.mean_s;
-    if (record.readings >= kLeastReadings) option.reached_mhz = record.reached_mhz;
+    if (record.readings >= kLeastReadings) {
+      option.reached_mhz = record.reached_mhz;
+      option.usual_mhz = record.usual_mhz;
+    }
     const double samples = static_cast<double>(record.samples);
     option.time_ci_s = record.samples < 2 ? kInfinite
                                           : StudentHalfWidth(samples - 1) *

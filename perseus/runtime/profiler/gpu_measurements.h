@@ -40,7 +40,8 @@
 // steps, and costs one round of new measurements. A step counts for at most 2.8 standard errors, so
 // that one or two very slow steps raise no alarm. A large change raises the alarm in its third
 // step. After an alarm, the option drops the times, or the power, of all earlier steps. The old
-// power is still reported until the new power is known.
+// power is still reported until the new power is known. If the power limit moved (heat), the times
+// at all clocks that depend on this limit are dropped.
 //
 // Not thread-safe.
 #pragma once
@@ -153,6 +154,7 @@ class GpuMeasurements {
     std::array<double, 4> sums = {};  // CUSUM: time up, time down, power up, power down.
     std::int64_t readings = 0;        // How often the clock was read at the power limit.
     int reached_mhz = 0;              // The highest clock among these readings.
+    double usual_mhz = 0;             // The mean of the latest of these readings.
     friend bool operator==(const Record&, const Record&) = default;
   };
   // The content of the state file.
@@ -183,8 +185,10 @@ class GpuMeasurements {
   void TestPowers(const protocol::RanStep& step, const PowerFit& of_step,
                   std::vector<DriftAlarm>& alarms);
   void AddTimes(const Clean& clean);
-  void AddReached(const protocol::RanStep& step, const Clean& clean);
+  static void ReadReached(const protocol::RanStep& step, Clean& clean);
+  void AddReached(const Clean& clean);
   void ForgetTimes(Record& record);
+  void ForgetAtOtherLimit(const ClockedKind& alarmed, int reached_mhz);
   void ForgetPower(Record& record);
 
   MeasuringSettings settings_;

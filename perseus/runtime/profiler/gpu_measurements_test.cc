@@ -230,9 +230,45 @@ TEST(GpuMeasurements, StepsAtThePowerLimitCountAtTheClockThatWasReached) {
   const MeasuredOption* forward = Find(options, InstructionKind::kForward, 1400);
   ASSERT_NE(forward, nullptr);
   EXPECT_EQ(forward->reached_mhz, 1310);
+  EXPECT_DOUBLE_EQ(forward->usual_mhz, 1305);
   const MeasuredOption* backward = Find(options, InstructionKind::kBackward, 1400);
   ASSERT_NE(backward, nullptr);
   EXPECT_EQ(backward->reached_mhz, 0);
+}
+
+// Heat lowers the clock that the power limit permits from 1300 to 1200 MHz. The step at 1400 MHz
+// shows this, so the times at 1250 MHz are no longer true, but the times at 1000 MHz are.
+TEST(GpuMeasurements, AMovedPowerLimitDropsTheTimesAtAllClocksAboveIt) {
+  VirtualJob job(7);
+  GpuMeasurements gpu({});
+  const auto add = [&](int mhz, int reached_mhz) {
+    protocol::RanStep step =
+        job.Step({.mhz = mhz, .slower = mhz / static_cast<double>(std::min(mhz, reached_mhz))});
+    if (reached_mhz < mhz) {
+      step.is_limited = true;
+      step.limited_by = {"power"};
+      for (const protocol::RanInstruction& ran : step.instructions) {
+        step.reached.push_back({ran.begin + ran.duration / 2, reached_mhz});
+      }
+    }
+    return gpu.Add(step);
+  };
+  const auto measured_at = [&](int mhz) {
+    return Find(gpu.Options(0), InstructionKind::kForward, mhz) != nullptr;
+  };
+  for (const int mhz : {1400, 1400, 1400, 1350, 1250, 1250, 1000, 1000}) add(mhz, 1300);
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(add(1400, 1200).empty());
+  EXPECT_EQ(add(1400, 1200).size(), 2u);
+  EXPECT_EQ(Find(gpu.Options(0), InstructionKind::kForward, 1400)->reached_mhz, 1200);
+  for (const int mhz : {1350, 1250}) EXPECT_FALSE(measured_at(mhz)) << mhz;
+  EXPECT_TRUE(measured_at(1000));
+
+  // The GPU cools down. Only 1400 and 1350 MHz were measured at the lower limit.
+  for (const int mhz : {1400, 1400, 1350, 1350}) add(mhz, 1200);
+  for (int i = 0; i < 3; ++i) add(1400, 1380);
+  EXPECT_EQ(Find(gpu.Options(0), InstructionKind::kForward, 1400)->reached_mhz, 1380);
+  EXPECT_FALSE(measured_at(1350));
+  EXPECT_TRUE(measured_at(1000));
 }
 
 TEST(GpuMeasurements, InstructionsUnderASwitchAreLeftOut) {

@@ -16,6 +16,12 @@ struct InstructionGroup {
   friend auto operator<=>(const InstructionGroup&, const InstructionGroup&) = default;
 };
 
+// Whether the power limit kept a GPU below a requested clock. `usual_mhz` is the mean of readings
+// of its clock. A clock that is kept exactly has this mean.
+constexpr bool IsHeldDown(double usual_mhz, int requested_mhz) {
+  return usual_mhz > 0 && usual_mhz < 0.995 * requested_mhz;
+}
+
 struct MeasuredOption {
   InstructionGroup group;
   int frequency_mhz = 0;
@@ -28,7 +34,10 @@ struct MeasuredOption {
   // The highest clock that was read while the instruction ran at the power limit. 0: during this
   // instruction, the GPU was never at its power limit, or there are too few readings.
   int reached_mhz = 0;
+  // The mean of the latest of these readings, because the clock wanders at the limit.
+  double usual_mhz = 0;
 
+  bool is_held_down() const { return IsHeldDown(usual_mhz, frequency_mhz); }
   double energy_j() const { return power_w * time_s; }
   // Time and power are measured independently of each other (power_fit.h).
   double energy_ci_j() const {

@@ -67,6 +67,7 @@ ordered_json ToJson(const ClockedKind& what, const GpuMeasurements::Record& reco
   if (record.readings > 0) {
     json["readings"] = record.readings;
     json["reached_mhz"] = record.reached_mhz;
+    json["usual_mhz"] = record.usual_mhz;
   }
   return json;
 }
@@ -97,7 +98,7 @@ ordered_json ToJson(const protocol::RankId& name, const KnownGpu& gpu) {
 std::pair<ClockedKind, GpuMeasurements::Record> ReadRecord(const Node& node, int parameters) {
   node.RequireObject({"chunk", "kind", "frequency_mhz", "parameter", "samples", "mean_s", "squares",
                       "parameter_before", "residuals", "residual_squares", "sums", "readings",
-                      "reached_mhz"});
+                      "reached_mhz", "usual_mhz"});
   ClockedKind what;
   what.chunk = node.Member("chunk").Count(0, kHighestRank, "a chunk, from 0");
   const Node kind = node.Member("kind");
@@ -128,6 +129,10 @@ std::pair<ClockedKind, GpuMeasurements::Record> ReadRecord(const Node& node, int
   if (node.Has("readings")) {
     record.readings = node.Member("readings").Whole(1, kMostCount, "how many were read");
     record.reached_mhz = node.Member("reached_mhz").Count(1, kHighestFrequencyMhz, "MHz");
+    // Earlier versions did not write it.
+    record.usual_mhz = node.Has("usual_mhz")
+                           ? node.Member("usual_mhz").Number(1, kHighestFrequencyMhz, "MHz")
+                           : record.reached_mhz;
   }
   return {what, record};
 }

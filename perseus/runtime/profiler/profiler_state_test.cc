@@ -68,6 +68,8 @@ TEST(ProfilerState, ARestartedProfilerContinuesUnchanged) {
     EXPECT_GT(options[i].power_w, 0);
     EXPECT_EQ(options[i].power_ci_w, expected[i].power_ci_w);
     EXPECT_EQ(options[i].reached_mhz, expected[i].reached_mhz);
+    EXPECT_EQ(options[i].usual_mhz, expected[i].usual_mhz);
+    EXPECT_LT(options[i].usual_mhz, options[i].reached_mhz);
     EXPECT_GT(options[i].reached_mhz, 1300);
   }
   EXPECT_EQ(FormatProfilerState(after), FormatProfilerState(before));

@@ -276,17 +276,26 @@ std::set<protocol::RankId> RanksOf(int pipelines, int ranks, int gpus_per_stage)
   return names;
 }
 
+void Disturbance::Add(const protocol::RanStep& step) {
+  ++of_steps;
+  if (!step.IsDisturbed()) return;
+  ++steps;
+  if (step.limited_by.empty()) causes.insert("");
+  std::ranges::copy_if(step.limited_by, std::inserter(causes, causes.end()),
+                       [](const std::string& name) { return name != "power"; });
+}
+
+void Disturbance::Add(const Disturbance& other) {
+  steps += other.steps;
+  of_steps += other.of_steps;
+  causes.insert(other.causes.begin(), other.causes.end());
+}
+
 Disturbance DisturbanceOf(const LoggedRank& rank, std::int64_t first, std::int64_t last) {
   Disturbance all;
   for (std::int64_t number = first; number <= last; ++number) {
     const protocol::RanStep* step = rank.Find(number);
-    if (step == nullptr) continue;
-    ++all.of_steps;
-    if (!step->IsDisturbed()) continue;
-    ++all.steps;
-    if (step->limited_by.empty()) all.causes.insert("");
-    std::ranges::copy_if(step->limited_by, std::inserter(all.causes, all.causes.end()),
-                         [](const std::string& name) { return name != "power"; });
+    if (step != nullptr) all.Add(*step);
   }
   return all;
 }

@@ -107,6 +107,9 @@ struct Disturbance {
   int of_steps = 0;  // The number of all recorded steps.
   // The causes, as `limited_by` of the rank log names them. Empty if no step names one.
   std::set<std::string> causes;
+
+  void Add(const protocol::RanStep& step);
+  void Add(const Disturbance& other);
 };
 
 // The disturbance of the steps from `first` to `last`.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
@@ -104,6 +105,30 @@ std::map<profiler::InstructionGroup, int> ReachedClocks(
     }
   }
   return reached;
+}
+
+std::map<profiler::InstructionGroup, int> UsualClocks(
+    const std::map<protocol::RankId, profiler::KnownGpu>& gpus, const ClocksOfRanks& clocks_mhz) {
+  const auto reached = ReachedClocks(gpus, clocks_mhz);
+  std::map<profiler::InstructionGroup, int> usual;
+  for (const auto& [name, gpu] : gpus) {
+    const std::vector<int>& clocks = clocks_mhz[static_cast<std::size_t>(name.pp_rank)];
+    std::map<profiler::InstructionGroup, std::pair<double, double>> sums;  // Clocks, samples.
+    for (const profiler::MeasuredOption& option : gpu.measurements.Options(name.pp_rank)) {
+      if (!option.is_held_down() || reached.at(option.group) == clocks.back()) continue;
+      auto& [clock_sum, samples] = sums[option.group];
+      clock_sum += option.samples * option.usual_mhz;
+      samples += option.samples;
+    }
+    for (const auto& [group, sum] : sums) {
+      const double mean_mhz = sum.first / sum.second;
+      const int nearest =
+          *std::ranges::min_element(clocks, {}, [&](int mhz) { return std::abs(mhz - mean_mhz); });
+      int& highest = usual[group];
+      highest = std::max(highest, nearest);
+    }
+  }
+  return usual;
 }
 
 ClocksOfRanks WithoutUnreached(ClocksOfRanks clocks_mhz,

@@ -24,6 +24,11 @@ using ClocksOfRanks = std::vector<std::vector<int>>;
 std::map<profiler::InstructionGroup, int> ReachedClocks(
     const std::map<protocol::RankId, profiler::KnownGpu>& gpus, const ClocksOfRanks& clocks_mhz);
 
+// The listed clocks that are nearest to the mean clock of each group at its power limit. The
+// highest of all GPUs counts. Groups that ReachedClocks finds at the highest clock are left out.
+std::map<profiler::InstructionGroup, int> UsualClocks(
+    const std::map<protocol::RankId, profiler::KnownGpu>& gpus, const ClocksOfRanks& clocks_mhz);
+
 // Returns the clocks without those that no group of the rank reaches. At a clock that no group
 // reaches, a GPU runs as it does at the highest remaining clock.
 ClocksOfRanks WithoutUnreached(ClocksOfRanks clocks_mhz,

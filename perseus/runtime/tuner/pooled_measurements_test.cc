@@ -81,6 +81,7 @@ TEST(ReachedClocksTest, AreTheHighestThatAnyGpuReaches) {
   gpus.emplace(protocol::RankId{1, 2, 0}, GpuThatRan({at_limit(880), lower}));
   const auto reached = ReachedClocks(gpus, clocks);
   EXPECT_THAT(reached, ElementsAre(std::pair(forward, 950)));
+  EXPECT_THAT(UsualClocks(gpus, clocks), ElementsAre(std::pair(forward, 900)));
 
   // A run with a request of 1000 MHz counts at 950 MHz.
   const ClocksOfRanks reachable = WithoutUnreached(clocks, reached);
@@ -95,6 +96,7 @@ TEST(ReachedClocksTest, AreTheHighestThatAnyGpuReaches) {
   // A GPU without a limit reaches all clocks. A lower request would slow it down.
   gpus.emplace(protocol::RankId{2, 2, 0}, GpuThatRan({MakeStep(10 * kMillisecond)}));
   EXPECT_THAT(ReachedClocks(gpus, clocks), ElementsAre(std::pair(forward, 1000)));
+  EXPECT_THAT(UsualClocks(gpus, clocks), IsEmpty());
 }
 
 // Three GPUs take 10 ms, and one GPU takes 12 ms. Each has a narrow interval. The interval of their

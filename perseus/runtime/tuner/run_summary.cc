@@ -44,6 +44,10 @@ class RankSums {
   // Returns the median time from step to step, because the first steps compile and allocate. 0 if
   // there are fewer than 2 steps.
   double step_time_s() const { return times_s_.empty() ? 0 : Median(times_s_); }
+  std::int64_t at_power_limit() const { return at_power_limit_; }
+  // By clock: the number of readings at the power limit.
+  const std::map<int, std::int64_t>& readings() const { return readings_; }
+  const Disturbance& disturbance() const { return disturbance_; }
   double power_w() const {
     return last_sample_ > first_sample_ ? energy_j_ / ToSeconds(last_sample_ - first_sample_) : 0;
   }
@@ -61,6 +65,9 @@ class RankSums {
     planned_ += step.has_plan ? 1 : 0;
     off_plan_ += step.has_plan && !step.on_plan ? 1 : 0;
     unset_ += step.LacksClocks() ? 1 : 0;
+    at_power_limit_ += step.is_limited && !step.IsDisturbed() ? 1 : 0;
+    for (const protocol::ReachedClock& reading : step.reached) ++readings_[reading.frequency_mhz];
+    disturbance_.Add(step);
     for (const protocol::EnergySample& sample : step.energy) {
       const Nanoseconds at = step.begin + (sample.after + sample.until) / 2;
       if (!counter_j_) first_sample_ = last_sample_ = at;
@@ -80,6 +87,9 @@ class RankSums {
   std::int64_t planned_ = 0;
   std::int64_t off_plan_ = 0;
   std::int64_t unset_ = 0;
+  std::int64_t at_power_limit_ = 0;
+  std::map<int, std::int64_t> readings_;
+  Disturbance disturbance_;
   std::int64_t first_step_ = 0;
   std::int64_t last_step_ = 0;
   Nanoseconds first_begin_ = 0;
@@ -133,6 +143,18 @@ bool HasChanged(const std::filesystem::path& path, std::filesystem::file_time_ty
   return std::filesystem::last_write_time(path, error) >= since && !error;
 }
 
+// Returns the median of values, each with its count. 0 if there are no values.
+int MedianOf(const std::map<int, std::int64_t>& counts) {
+  std::int64_t all = 0;
+  for (const auto& [value, count] : counts) all += count;
+  std::int64_t below = 0;
+  for (const auto& [value, count] : counts) {
+    below += count;
+    if (2 * below >= all) return value;
+  }
+  return 0;
+}
+
 }  // namespace
 
 Result<RunSummary> SumUpRun(const std::filesystem::path& job_directory,
@@ -142,6 +164,7 @@ Result<RunSummary> SumUpRun(const std::filesystem::path& job_directory,
   double power_w = 0;
   int timed_ranks = 0;
   RankCount count;
+  std::map<int, std::int64_t> readings;
   PERSEUS_ASSIGN_OR_RETURN(const auto logs, protocol::FindRankLogs(job_directory));
   for (const auto& [name, path] : logs) {
     if (!HasChanged(path, since)) continue;
@@ -160,9 +183,15 @@ Result<RunSummary> SumUpRun(const std::filesystem::path& job_directory,
     summary.planned_steps += sums.planned();
     summary.off_plan_steps += sums.off_plan();
     summary.unset_steps += sums.unset();
+    summary.steps_at_power_limit += sums.at_power_limit();
+    for (const auto& [mhz, times] : sums.readings()) readings[mhz] += times;
+    const std::vector<int>& clocks = sums.header().sm_clocks_mhz;
+    if (!clocks.empty()) summary.highest_mhz = std::max(summary.highest_mhz, clocks.back());
+    summary.disturbance.Add(sums.disturbance());
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto outside, protocol::FindRankFiles(job_directory, ".outside"));
   for (const auto& [name, path] : outside) summary.ranks_outside += HasChanged(path, since) ? 1 : 0;
+  summary.reached_mhz = MedianOf(readings);
   summary.missing_ranks = count.missing();
   if (timed_ranks > 0) summary.step_time_s /= timed_ranks;
   if (!has_energy) summary.energy_j = power_w = 0;

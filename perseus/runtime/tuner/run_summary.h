@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "perseus/base/result.h"
+#include "perseus/runtime/tuner/job_logs.h"
 
 namespace perseus::tuner {
 
@@ -27,6 +28,13 @@ struct RunSummary {
   std::int64_t planned_steps = 0;   // The steps of all ranks with an active plan.
   std::int64_t off_plan_steps = 0;  // Planned steps with another order than the plan.
   std::int64_t unset_steps = 0;  // Planned steps at the default clocks, because of a missing lease.
+  // The steps of all ranks in which a GPU was at its power limit, the median of its clock then, and
+  // the highest clock of all GPUs. 0 MHz: unknown.
+  std::int64_t steps_at_power_limit = 0;
+  int reached_mhz = 0;
+  int highest_mhz = 0;
+  // The steps of all ranks in which something else held a clock down, such as heat.
+  Disturbance disturbance;
 };
 
 // Sums up the logs that changed at `since` or later. Other logs belong to an earlier run. If a

@@ -123,6 +123,35 @@ TEST_F(RunSummaryTest, CountsStepsOfAPlanWithoutALease) {
   EXPECT_EQ(summary.unset_steps, 1);
 }
 
+TEST_F(RunSummaryTest, TellsThePowerLimitFromFaults) {
+  protocol::RankHeader header;
+  header.pid = 1;
+  header.sm_clocks_mhz = {1000, 1400};
+  Append({}, header);
+  protocol::RanStep step;
+  step.is_limited = true;
+  for (const int mhz : {1300, 1310, 1290}) {
+    step.limited_by = {"power"};
+    step.reached = {{10, mhz}, {20, mhz + 1}, {30, mhz + 1}};
+    Append({}, step);
+    ++step.step;
+  }
+  step.reached.clear();
+  step.limited_by = {"power", "temperature"};
+  Append({}, step);
+  ++step.step;
+  step.is_limited = false;
+  step.limited_by.clear();
+  Append({}, step);
+  const auto summary = ValueOf(SumUpRun(directory_.path(), start_));
+  EXPECT_EQ(summary.steps_at_power_limit, 3);
+  EXPECT_EQ(summary.reached_mhz, 1301);
+  EXPECT_EQ(summary.highest_mhz, 1400);
+  EXPECT_EQ(summary.disturbance.of_steps, 5);
+  EXPECT_EQ(summary.disturbance.steps, 1);
+  EXPECT_EQ(Describe(summary.disturbance), "heat held its clock down (cool the GPU)");
+}
+
 TEST_F(RunSummaryTest, SaysWhichRanksAreMissing) {
   for (const int rank : {0, 2}) {
     protocol::RankHeader header;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -65,6 +66,19 @@ int MostFrequencies(std::span<const profiler::MeasuredOption> options) {
   return most;
 }
 
+// Readings of a clock that wanders vary by less than this fraction.
+constexpr double kMovedPart = 0.03;
+
+bool HasMoved(const ReachedRanges& before, const ReachedRanges& now) {
+  const auto is_far = [](int a_mhz, int b_mhz) {
+    return std::abs(a_mhz - b_mhz) > kMovedPart * std::max(a_mhz, b_mhz);
+  };
+  return !std::ranges::equal(before, now, [&](const auto& a, const auto& b) {
+    return a.first == b.first && !is_far(a.second.lowest_mhz, b.second.lowest_mhz) &&
+           !is_far(a.second.highest_mhz, b.second.highest_mhz);
+  });
+}
+
 class Tuner {
  public:
   Tuner(const TuningOptions& options, Conductor conductor, profiler::ProfilerState state)
@@ -106,7 +120,8 @@ class Tuner {
                         plan_from_step_,
                         conductor_.logs().LastStep(conductor_.ranks()) - began_at_,
                         expected,
-                        edges_.Differences()};
+                        edges_.Differences(),
+                        reached_};
   }
 
  private:
@@ -258,32 +273,29 @@ class Tuner {
                     most.of_steps, Name(of_most), Describe(most), others));
   }
 
-  // Finds the clocks that the power limit permits, and reports these clocks once.
+  // Finds the clocks that the power limit permits. Reports these clocks, and again if they move.
   void LookForPowerLimit() {
-    const auto reached_mhz = ReachedClocks(state_.gpus, clocks_mhz_);
-    reachable_mhz_ = WithoutUnreached(clocks_mhz_, reached_mhz);
-    std::map<InstructionKind, std::pair<int, int>> kinds;  // The lowest and the highest clock.
+    reachable_mhz_ = WithoutUnreached(clocks_mhz_, ReachedClocks(state_.gpus, clocks_mhz_));
+    reached_.clear();
     int highest = 0;
-    for (const auto& [group, mhz] : reached_mhz) {
-      const int of_rank = clocks_mhz_[static_cast<std::size_t>(group.rank)].back();
-      highest = std::max(highest, of_rank);
-      if (mhz == of_rank) continue;
-      auto& [low, high] = kinds.try_emplace(group.kind, mhz, mhz).first->second;
-      low = std::min(low, mhz);
-      high = std::max(high, mhz);
+    for (const std::vector<int>& clocks : clocks_mhz_) highest = std::max(highest, clocks.back());
+    for (const auto& [group, mhz] : UsualClocks(state_.gpus, clocks_mhz_)) {
+      ClockRange& range = reached_.try_emplace(group.kind, ClockRange{mhz, mhz}).first->second;
+      range = {std::min(range.lowest_mhz, mhz), std::max(range.highest_mhz, mhz)};
     }
-    if (kinds.empty() || std::exchange(has_named_power_limit_, true)) return;
-    std::vector<std::string> reached;
-    for (const auto& [kind, range] : kinds) {
-      const auto& [low, high] = range;
-      reached.push_back(low == high
-                            ? fmt::format("{} reaches {} MHz", Name(kind), high)
-                            : fmt::format("{} reaches {} to {} MHz", Name(kind), low, high));
+    if (!HasMoved(reported_, reached_)) return;
+    const bool is_first = std::exchange(reported_, reached_).empty();
+    if (reached_.empty()) {
+      Say(fmt::format("GPUs reach their highest clock of {} MHz again", highest));
+    } else if (is_first) {
+      Say(fmt::format(
+          "at their power limit, GPUs do not reach their highest clock of {} MHz: {} (this "
+          "is not a fault; plans are compared with these clocks)",
+          highest, Describe(reached_)));
+    } else {
+      Say(fmt::format("the clocks at the power limit change (as with heat): by now, {}",
+                      Describe(reached_)));
     }
-    Say(fmt::format(
-        "at their power limit, GPUs do not reach their highest clock of {} MHz: {} (this "
-        "is not a fault; plans are compared with these clocks)",
-        highest, fmt::join(reached, ", ")));
   }
 
   std::vector<profiler::MeasuredOption> Options() const {
@@ -360,7 +372,8 @@ class Tuner {
       const int highest = clocks_mhz_[static_cast<std::size_t>(group.rank)].back();
       assignment.clocks.push_back({group.rank, group.chunk, group.kind, highest});
     }
-    Say("measuring steps at the highest clocks to compare with");
+    Say(fmt::format("measuring steps at the highest clocks{} to compare with",
+                    reached_.empty() ? "" : " that the power limit permits"));
     PERSEUS_ASSIGN_OR_RETURN(const auto ran,
                              conductor_.RunWith(std::move(assignment), options_.steps_followed, 0));
     Measure(state_.gpus, state_.noise, ran, Alarms::kReported);
@@ -539,7 +552,8 @@ class Tuner {
   // The clocks that the power limit permits. They do not change after a plan was made, so that the
   // clocks of the plan remain options.
   ClocksOfRanks reachable_mhz_;
-  bool has_named_power_limit_ = false;
+  ReachedRanges reached_;   // The kinds that do not reach their highest clock.
+  ReachedRanges reported_;  // The latest that were reported.
   bool has_named_waits_ = false;
   EdgeMicrobatches edges_;          // Measured without a plan.
   std::optional<Nanoseconds> p2p_;  // The time measured in the latest steps without a plan.
@@ -560,6 +574,17 @@ class Tuner {
 // ---- An active plan ----
 
 }  // namespace
+
+std::string Describe(const ReachedRanges& reached) {
+  std::vector<std::string> texts;
+  for (const auto& [kind, range] : reached) {
+    texts.push_back(range.lowest_mhz == range.highest_mhz
+                        ? fmt::format("{} reaches {} MHz", Name(kind), range.highest_mhz)
+                        : fmt::format("{} reaches {} to {} MHz", Name(kind), range.lowest_mhz,
+                                      range.highest_mhz));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
 
 Result<TuningResult> Tune(const TuningOptions& options, Clock& clock) {
   PERSEUS_RETURN_IF_ERROR(profiler::CheckBudget(options.budget));

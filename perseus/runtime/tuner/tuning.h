@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -63,6 +64,16 @@ struct TuningOptions {
       say;  // Receives progress, one line at a time. May be empty.
 };
 
+// The usual clocks at the power limit, from the lowest to the highest of all groups of a kind.
+struct ClockRange {
+  int lowest_mhz = 0;
+  int highest_mhz = 0;
+};
+// Only the kinds that do not reach their highest clock.
+using ReachedRanges = std::map<InstructionKind, ClockRange>;
+// Returns a text such as "forward reaches 1215 to 1245 MHz, backward reaches 1275 MHz".
+std::string Describe(const ReachedRanges& reached);
+
 struct TuningResult {
   profile::Profile profile;  // The measurements, with confidence intervals.
   // The options from which the plan's promise is computed: all clocks that can be requested.
@@ -104,6 +115,8 @@ struct TuningResult {
   std::optional<Expectation> expected;
   // The microbatches at the edges of a step that differ from the others. Plans do not know this.
   std::vector<EdgeDifference> edges;
+  // The clocks of the steps with which the plan is compared. Empty without a power limit.
+  ReachedRanges reached;
 };
 
 // Tunes the running job. Takes the steps of the budget, the steps in which plans are followed, and

@@ -265,6 +265,19 @@ class Verifier {
     return pair;
   }
 
+  // Returns the times from step to step of the block, from the step after the switch on.
+  std::vector<double> TimesOf(const Block& block) const {
+    const LoggedRank& any = logs_.ranks().at(*ranks_.begin());
+    std::vector<double> times;
+    for (std::int64_t number = block.begin + result_.layout.front; number < block.end; ++number) {
+      const protocol::RanStep* step = any.Find(number);
+      const protocol::RanStep* next = any.Find(number + 1);
+      if (step == nullptr || next == nullptr) continue;
+      times.push_back(ToSeconds(next->begin - step->begin));
+    }
+    return times;
+  }
+
   OutlyingBlock DescribeOutlier(const profiler::Comparison::Outlier& outlier,
                                 std::span<const Pair> pairs) const {
     using Quantity = profiler::Comparison::Outlier::Quantity;
@@ -326,11 +339,17 @@ class Verifier {
                   pairs.size(), layout.pairs, profiler::LeastPairs(options_.comparison.level),
                   result_.left_out_reason);
     }
+    std::vector<std::vector<double>> baseline_s;
+    std::vector<std::vector<double>> planned_s;
     for (const Pair& pair : pairs) {
+      baseline_s.push_back(TimesOf(pair.baseline));
+      planned_s.push_back(TimesOf(pair.planned));
       result_.pairs.push_back(pair.cost);
       result_.steps.push_back({{pair.baseline.begin, pair.baseline.end - 1},
                                {pair.planned.begin, pair.planned.end - 1}});
     }
+    result_.baseline_step_noise = StepNoise(baseline_s);
+    result_.planned_step_noise = StepNoise(planned_s);
     PERSEUS_ASSIGN_OR_RETURN(result_.comparison,
                              profiler::Compare(result_.pairs, options_.comparison));
     for (const profiler::Comparison::Outlier& outlier : result_.comparison.outliers) {
@@ -418,12 +437,20 @@ Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_p
 }
 
 double StepNoise(std::span<const double> step_times_s) {
+  return StepNoise(std::vector<std::vector<double>>{{step_times_s.begin(), step_times_s.end()}});
+}
+
+double StepNoise(std::span<const std::vector<double>> runs_s) {
   std::vector<double> differences;
-  for (std::size_t i = 0; i + 1 < step_times_s.size(); ++i) {
-    differences.push_back(step_times_s[i + 1] - step_times_s[i]);
+  std::vector<double> all_s;
+  for (const std::vector<double>& run_s : runs_s) {
+    all_s.insert(all_s.end(), run_s.begin(), run_s.end());
+    for (std::size_t i = 0; i + 1 < run_s.size(); ++i) {
+      differences.push_back(run_s[i + 1] - run_s[i]);
+    }
   }
   if (differences.size() < 2) return 0;
-  const double usual_s = MedianOrZero({step_times_s.begin(), step_times_s.end()});
+  const double usual_s = Median(std::move(all_s));
   // The standard deviation of a difference is sqrt(2) times as large as the standard deviation of a
   // step.
   return kDeviationsOfMad * MedianDeviation(differences, 0) / std::sqrt(2.0) / usual_s;

@@ -53,6 +53,8 @@ Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_p
 // compares each step with the next step, so drift and single stalls do not count. 0 if there are
 // fewer than 3 times.
 double StepNoise(std::span<const double> step_times_s);
+// The same for several runs of neighboring steps.
+double StepNoise(std::span<const std::vector<double>> runs_s);
 
 // The number of steps that a decision needs. With this number, four of five runs show that a plan
 // without a slowdown is slower by less than the tolerance, if each step has this noise. At least as
@@ -104,7 +106,10 @@ struct Verification {
     BlockSteps baseline;
     BlockSteps planned;
   };
-  std::vector<PairSteps> steps;         // The steps of `pairs`.
+  std::vector<PairSteps> steps;  // The steps of `pairs`.
+  // How much the times of steps vary (StepNoise), in the blocks without and with the plan.
+  double baseline_step_noise = 0;
+  double planned_step_noise = 0;
   std::vector<OutlyingBlock> outliers;  // At most one of each pair.
   std::string ended_early;  // The reason why not all blocks ran. Empty if all blocks ran.
   BlockLayout layout;

@@ -15,11 +15,12 @@ namespace {
 static_assert(std::is_trivially_copyable_v<VirtualGpu>);
 
 constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
+constexpr Nanoseconds kWanderPeriod = 50'000'000;
 constexpr double kLeastDelayS = 0.25e-3;
 constexpr double kMostDelayS = 20e-3;
 
 // Independent streams of random numbers from one seed.
-enum class Stream : std::uint64_t { kLatency = 1, kRun, kPhase, kReading };
+enum class Stream : std::uint64_t { kLatency = 1, kRun, kPhase, kReading, kWander };
 
 SplitMix64 GeneratorOf(std::uint64_t seed, Stream stream, std::uint64_t index = 0) {
   SplitMix64 mixed{seed};
@@ -54,6 +55,12 @@ int ClockList::HighestUpTo(int clock_mhz) const {
   return above == mhz.begin() ? lowest() : *(above - 1);
 }
 
+int ClockList::Nearest(double clock_mhz) const {
+  return *std::min_element(mhz.begin(), mhz.begin() + count, [clock_mhz](int a, int b) {
+    return std::abs(a - clock_mhz) < std::abs(b - clock_mhz);
+  });
+}
+
 VirtualGpu::VirtualGpu(const VirtualGpuModel& model, std::uint64_t seed, Nanoseconds at)
     : model_(model),
       seed_(seed),
@@ -77,9 +84,16 @@ int VirtualGpu::CapForPower(int clock_mhz) const {
     const int candidate_mhz = model_.sm_clocks.mhz[static_cast<std::size_t>(i)];
     if (candidate_mhz > clock_mhz) continue;
     const synthetic::TimeAndEnergy whole = instruction_.At(candidate_mhz);
-    if (whole.energy_j <= most_w * whole.time_s) return candidate_mhz;
+    if (model_.power_factor * whole.energy_j <= most_w * whole.time_s) return candidate_mhz;
   }
   return model_.sm_clocks.lowest();
+}
+
+int VirtualGpu::WanderAround(int clock_mhz) const {
+  if (model_.power_limit_wander == 0) return clock_mhz;
+  SplitMix64 random =
+      GeneratorOf(seed_, Stream::kWander, static_cast<std::uint64_t>(at_ / kWanderPeriod));
+  return model_.sm_clocks.Nearest(clock_mhz * LogNormal(model_.power_limit_wander, random));
 }
 
 VirtualGpu::Pace VirtualGpu::CurrentPace() const {
@@ -107,12 +121,12 @@ VirtualGpu::Pace VirtualGpu::CurrentPace() const {
   }
   if (const int capped_mhz = CapForPower(clock_mhz); capped_mhz < clock_mhz) {
     pace.limits.Add(device::ClockLimit::kPowerCap);
-    clock_mhz = capped_mhz;
+    clock_mhz = std::min(clock_mhz, WanderAround(capped_mhz));
   }
   pace.sm_clock_mhz = clock_mhz;
   pace.whole = instruction_.At(clock_mhz);
   pace.whole.time_s *= time_factor_;
-  pace.whole.energy_j *= time_factor_ * power_factor_;
+  pace.whole.energy_j *= time_factor_ * power_factor_ * model_.power_factor;
   pace.whole.time_s += delay_s_;
   pace.whole.energy_j += delay_s_ * model_.blocking_power_w;
   pace.power_w = pace.whole.energy_j / pace.whole.time_s;
@@ -147,6 +161,9 @@ Nanoseconds VirtualGpu::NextEvent(const Pace& pace) const {
   if (pending_count_ > 0) next = pending_[0].lands_at;
   if (is_running_) next = std::min(next, at_ + TimeLeft(pace));
   if (!is_running_ && has_queued_) next = std::min(next, queued_not_before_);
+  const bool wanders =
+      model_.power_limit_wander > 0 && pace.limits.Has(device::ClockLimit::kPowerCap);
+  if (wanders) next = std::min(next, (at_ / kWanderPeriod + 1) * kWanderPeriod);
   const Nanoseconds thermal = ThermalEvent(pace);
   if (thermal != kNever) next = std::min(next, at_ + thermal);
   return next;

@@ -212,6 +212,54 @@ TEST(VirtualGpu, ThePowerLimitLowersTheClock) {
   EXPECT_EQ(gpu.ReadAt(0).sm_clock_mhz, 1000);
 }
 
+// 800 MHz takes 1.4 s and 260 J (186 W), so a chip that draws 10 % more needs 204 W at this clock.
+TEST(VirtualGpu, AChipThatDrawsMoreReachesALowerClockAtThePowerLimit) {
+  VirtualGpuModel model = Model();
+  model.power_factor = 1.1;
+  model.default_power_limit_mw = 200'000;
+  VirtualGpu gpu(model, 1, 0);
+  gpu.Begin(Work(1), 0);
+  EXPECT_EQ(gpu.ReadAt(0).sm_clock_mhz, 700);
+  gpu.RequestLock(k500, 0);
+  EXPECT_DOUBLE_EQ(gpu.ReadAt(0).power_w, 1.1 * 200 / 2);
+  EXPECT_EQ(gpu.FinishTime(), 2 * kSecond);
+}
+
+// Neighboring instructions vary together, and a lock within the power limit ends the variation.
+TEST(VirtualGpu, AtThePowerLimitTheClockWanders) {
+  VirtualGpuModel model = Model();
+  for (int i = 0; i < 128; ++i) model.sm_clocks.mhz[static_cast<std::size_t>(i)] = 873 + i;
+  model.sm_clocks.count = 128;
+  model.power_limit_wander = 0.01;
+  VirtualGpu gpu(model, 1, 0);
+  // 900 MHz draws 233 W.
+  gpu.SetPowerLimit(device::Setting{233'400, 233'400}, 0);
+  gpu.RequestLock(device::Setting{990, 990}, 0);
+  const int cap_mhz = 904;  // kPowerLimitSlack permits 235.7 W.
+  Nanoseconds now = 0;
+  double squares = 0;
+  constexpr int kPeriods = 1000;
+  for (int i = 0; i < kPeriods; ++i) {
+    if (!gpu.is_running()) gpu.Begin(Work(100), now);
+    const VirtualGpuReading reading = gpu.ReadAt(now);
+    EXPECT_EQ(Describe(reading.limits), "a clock setting, power limit");
+    EXPECT_LE(reading.sm_clock_mhz, 990);
+    EXPECT_EQ(gpu.ReadAt(now + 49 * kMillisecond).sm_clock_mhz, reading.sm_clock_mhz);
+    squares += std::pow(std::log(reading.sm_clock_mhz / double{cap_mhz}), 2);
+    now += 50 * kMillisecond;
+    gpu.AdvanceTo(now);
+  }
+  // Four standard errors of a standard deviation from 1,000 samples: 4 / sqrt(2000) of it.
+  EXPECT_NEAR(std::sqrt(squares / kPeriods), 0.01, 0.0009);
+  gpu.RequestLock(device::Setting{cap_mhz, cap_mhz}, now);
+  for (int i = 0; i < 100; ++i) {
+    now += 50 * kMillisecond;
+    if (!gpu.is_running()) gpu.Begin(Work(100), now);
+    EXPECT_EQ(gpu.ReadAt(now).sm_clock_mhz, cap_mhz);
+    EXPECT_EQ(Describe(gpu.ReadAt(now).limits), "a clock setting");
+  }
+}
+
 TEST(VirtualGpu, AThrottleHoldsTheClockDown) {
   VirtualGpu gpu(Model(), 1, 0);
   gpu.Begin(Work(1), 0);

@@ -34,6 +34,7 @@ constexpr double kLeastTimeConstantS = 0.001;
 constexpr double kLeastHysteresisC = 0.5;
 constexpr double kMostNoise = 0.3;
 constexpr double kMostSpread = 2;
+constexpr double kMostPowerFactor = 4;
 // 95 % of a normal distribution are below the mean plus this number of standard deviations.
 constexpr double kDeviationsTo95Percent = 1.6449;
 constexpr int kUsualStepMhz = 15;
@@ -183,6 +184,8 @@ class NodeReader {
                                                  "time_noise",
                                                  "power_noise",
                                                  "late_launches",
+                                                 "power_limit_wander",
+                                                 "power_factors",
                                                  "least_power_limit_w",
                                                  "most_power_limit_w",
                                                  "counter_period_ms",
@@ -206,6 +209,8 @@ class NodeReader {
     gpu.time_noise = reader.Number("time_noise", kMostNoise, 0);
     gpu.power_noise = reader.Number("power_noise", kMostNoise, 0);
     gpu.late_launches = reader.Number("late_launches", 1, 0);
+    gpu.power_limit_wander = reader.Number("power_limit_wander", kMostNoise, 0);
+    ReadPowerFactors(table, reader);
     Keep(reader);
   }
 
@@ -330,6 +335,23 @@ class NodeReader {
     spec_.gpu.memory_clocks = MakeClocks(clocks_mhz).value_or(ClockList{});
   }
 
+  void ReadPowerFactors(const toml::table& table, TableReader& reader) {
+    const toml::node* node = table.get("power_factors");
+    if (node == nullptr) return;
+    const toml::array* list = node->as_array();
+    bool is_good = list != nullptr && std::ssize(*list) == spec_.gpus;
+    for (std::size_t i = 0; is_good && i < list->size(); ++i) {
+      const double factor = (*list)[i].value<double>().value_or(0);
+      is_good = factor >= 1 / kMostPowerFactor && factor <= kMostPowerFactor;
+      spec_.power_factors.push_back(factor);
+    }
+    if (is_good) return;
+    reader.FailAt("power_factors",
+                  "power_factors is not a list of {} numbers from {} to {} (write one number for "
+                  "each GPU, such as 1.1 for a GPU that draws 10 % more)",
+                  spec_.gpus, 1 / kMostPowerFactor, kMostPowerFactor);
+  }
+
   void ReadPowerLimits(TableReader& reader) {
     VirtualGpuModel& gpu = spec_.gpu;
     const double limit_w =
@@ -394,6 +416,12 @@ class NodeReader {
 };
 
 }  // namespace
+
+VirtualGpuModel VirtualNodeSpec::ModelOf(int number) const {
+  VirtualGpuModel model = gpu;
+  if (!power_factors.empty()) model.power_factor = power_factors[static_cast<std::size_t>(number)];
+  return model;
+}
 
 Result<VirtualNodeSpec> ParseVirtualNode(std::string_view text, const std::filesystem::path& path) {
   PERSEUS_ASSIGN_OR_RETURN(const auto root, toml_file::Parse(text, path.string()));

@@ -27,6 +27,9 @@
 //   time_noise = 0.0           # standard deviation of the logarithm, at most 0.3; default: 0
 //   power_noise = 0.0          # the same
 //   late_launches = 0.0        # the fraction of the runs that the host launches late; default: 0
+//   power_limit_wander = 0.0   # of the clock at the power limit: standard deviation of the
+//                              # logarithm, at most 0.3; default: 0
+//   power_factors = [1.0, 1.1] # of each GPU: the power of its instructions; default: 1 for all
 //   [switch_latency]           # from the driver's answer to the GPU's clock
 //   median_ms = 10.0           # default: that of the facts, or 0
 //   spread = 0.3               # standard deviation of the logarithm, at most 2; default: that of
@@ -46,6 +49,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "perseus/base/result.h"
 #include "perseus/simulation/virtual_gpu/virtual_gpu.h"
@@ -64,8 +68,11 @@ struct VirtualNodeSpec {
   std::uint64_t seed = 1;
   // The file of a GPU, with {} in place of its number. Empty: the GPUs have no device files.
   std::string device_file;
-  std::string gpu_name;  // "Virtual a100-sxm"
-  VirtualGpuModel gpu;
+  std::string gpu_name;               // "Virtual a100-sxm"
+  VirtualGpuModel gpu;                // The same for all GPUs, except for `power_factor`.
+  std::vector<double> power_factors;  // By GPU. Empty: 1 for all.
+
+  VirtualGpuModel ModelOf(int number) const;  // The first GPU is 0.
 };
 
 // Parses the text of the file `path`. Messages name this file, and other files are looked up

@@ -81,6 +81,24 @@ TEST(VirtualNodeFile, ClocksOfARangeAndOfAProfile) {
   EXPECT_GT(profile->gpu.sm_clocks.count, 10);
 }
 
+TEST(VirtualNodeFile, ChipsDifferInPower) {
+  const std::string text = "gpus = 2\n[gpu]\nmodel = \"a40\"\n";
+  const auto equal = ParseVirtualNode(text, "dir/box.toml");
+  ASSERT_TRUE(equal) << equal.error().Message();
+  EXPECT_EQ(equal->ModelOf(1), equal->gpu);
+  const auto differ = ParseVirtualNode(
+      text + "power_limit_wander = 0.018\npower_factors = [1, 1.1]", "dir/box.toml");
+  ASSERT_TRUE(differ) << differ.error().Message();
+  EXPECT_EQ(differ->gpu.power_limit_wander, 0.018);
+  EXPECT_EQ(differ->ModelOf(0).power_factor, 1);
+  EXPECT_EQ(differ->ModelOf(1).power_factor, 1.1);
+  for (const char* bad : {"1.1", "[1.1]", "[1, 0]", "[1, 5]", "[1, \"1\"]"}) {
+    EXPECT_EQ(ErrorOf(fmt::format("{}power_factors = {}", text, bad)),
+              "dir/box.toml:4: power_factors is not a list of 2 numbers from 0.25 to 4 (write one "
+              "number for each GPU, such as 1.1 for a GPU that draws 10 % more)");
+  }
+}
+
 TEST(VirtualNodeFile, FactsGiveDefaults) {
   const std::string path = std::string(PERSEUS_SOURCE_DIR) + "/examples/box.toml";
   const std::string node =

@@ -22,7 +22,7 @@ namespace perseus::virtual_gpu {
 namespace {
 
 // Increment the last digits with every change of the layout.
-constexpr char kMagic[16] = "perseus-vgpu-04";
+constexpr char kMagic[16] = "perseus-vgpu-05";
 constexpr Nanoseconds kLongestSleep = 100'000'000;  // Real time.
 constexpr int kLongestWait = 5;                     // Seconds, real time.
 // Claims are locks of bytes beyond the end of the file.
@@ -137,7 +137,7 @@ Result<void> VirtualNodeMemory::Create(const VirtualNodeSpec& spec, Nanoseconds 
   pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
   SplitMix64 seeds{spec.seed};
   for (int gpu = 0; gpu < spec.gpus; ++gpu) {
-    const VirtualCell cell{VirtualGpu(spec.gpu, seeds(), 0), 0, 0};
+    const VirtualCell cell{VirtualGpu(spec.ModelOf(gpu), seeds(), 0), 0, 0};
     auto* slot = new (static_cast<char*>(address) + SizeFor(gpu)) Slot{{}, 0, {cell, cell}};
     pthread_mutex_init(&slot->mutex, &attributes);
   }
@@ -176,10 +176,14 @@ Result<VirtualNodeMemory::Opened> VirtualNodeMemory::OpenExisting(const VirtualN
   if (is_same) {
     address = mmap(nullptr, layout.size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
     if (address == MAP_FAILED) return SystemFailure(spec.state, "map the state of a virtual node");
-    const auto* first =
-        reinterpret_cast<const Slot*>(static_cast<const char*>(address) + SizeFor(0));
-    // The model is the same in all copies and never changes, so this needs no mutex.
-    if (first->copies[0].gpu.model() == spec.gpu) return Opened{std::move(file), address};
+    bool has_models = true;
+    for (int gpu = 0; gpu < spec.gpus; ++gpu) {
+      const auto* slot =
+          reinterpret_cast<const Slot*>(static_cast<const char*>(address) + SizeFor(gpu));
+      // The model is the same in both copies and never changes, so this needs no mutex.
+      has_models = has_models && slot->copies[0].gpu.model() == spec.ModelOf(gpu);
+    }
+    if (has_models) return Opened{std::move(file), address};
     munmap(address, layout.size);
   }
   return Fail(InFile(spec.state.string()),

@@ -212,6 +212,9 @@ TEST_F(VirtualNodeFakeClockTest, AStateFileOfAnotherDescriptionIsRefused) {
   EXPECT_EQ(error("seed = 2\n" + two_gpus), changed);
   EXPECT_EQ(error(two_gpus + "spread = 0.1\n"), changed);
   EXPECT_EQ(error("gpus = 3" + two_gpus.substr(8)), changed);
+  std::string other_chip = two_gpus;
+  other_chip.insert(other_chip.find("[switch_latency]"), "power_factors = [1, 1.1]\n");
+  EXPECT_EQ(error(other_chip), changed);
 
   for (const std::string& contents : {std::string("hello"), std::string(100'000, 'x')}) {
     ASSERT_TRUE(WriteFileAtomically(state, contents));
