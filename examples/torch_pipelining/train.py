@@ -54,7 +54,7 @@ def clip_gradients(parameters):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--schedule", default="1F1B", help="a schedule class of PyTorch")
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--microbatches", type=int, default=8)
     parser.add_argument("--gpu-profile", type=pathlib.Path, help="profile of the virtual GPUs")
     flags = parser.parse_args()

@@ -53,6 +53,9 @@ class Clock {
     kFollows,
     kPeriodic,  // The thread mostly waits for a time. A delay of a few milliseconds does no harm.
     kLeads,     // While the thread takes part, time may run faster than real time.
+    // As kLeads, for all threads of the process. They may also wait in other ways, for example for
+    // messages of a training framework. Time advances only while all of them sleep.
+    kProcess,
   };
   virtual std::shared_ptr<void> TakePart(Part /*part*/) { return nullptr; }
 };

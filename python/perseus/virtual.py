@@ -9,9 +9,10 @@ layer knows nothing of the hooks of Perseus. So a test with it also shows whethe
 the right places: if they were not, the measured times and energies would be wrong.
 
 The virtual GPU belongs to a node that PERSEUS_DEVICES names (virtual:FILE), and its number is the
-environment variable LOCAL_RANK, which torchrun sets. Time is real time, because a virtual clock
-stands still while a process waits for anything else than time, such as a message of gloo. A process
-may be woken some tenths of a millisecond late, so instructions should take tens of milliseconds.
+environment variable LOCAL_RANK, which torchrun sets. With `clock` in the description of the node,
+the job runs in virtual time: time stands still while a process of the job computes on the CPU, and
+jumps while all of them wait. Without it, time is real time. Then a process may be woken some tenths
+of a millisecond late, so instructions should take tens of milliseconds.
 """
 
 from __future__ import annotations

@@ -10,9 +10,11 @@
 #include <string>
 #include <utility>
 
+#include "perseus/base/environment.h"
 #include "perseus/base/file.h"
 #include "perseus/base/instruction_kind.h"
 #include "perseus/planning/profile/profile.h"
+#include "perseus/simulation/virtual_gpu/shared_clock.h"
 #include "perseus/simulation/virtual_gpu/virtual_gpu.h"
 #include "perseus/simulation/virtual_gpu/virtual_node.h"
 
@@ -61,9 +63,15 @@ class Gpu {
   Gpu(const std::string& description, int gpu)
       : node_(OrThrow(VirtualNode::Open(description))), worker_(OrThrow(node_.OpenWorker(gpu))) {
     OrThrow(worker_.SetRest(virtual_gpu::Rest::kBlocking));
+    // What follows the job uses the same clock.
+    if (const std::string job = EnvironmentOr("PERSEUS_JOB_DIR"); !job.empty()) {
+      OrThrow(virtual_gpu::SetClockOfJob(job, node_.spec().clock));
+    }
   }
 
   void Compute(const InstructionTable& instruction) {
+    // Before the first instruction, processes that take no part yet may start the others.
+    if (!part_) part_ = node_.clock()->TakePart(Clock::Part::kProcess);
     const py::gil_scoped_release release;
     OrThrowWithoutGil(instruction);
   }
@@ -79,6 +87,7 @@ class Gpu {
 
   VirtualNode node_;
   VirtualWorker worker_;
+  std::shared_ptr<void> part_;
 };
 
 PYBIND11_MODULE(_virtual, module) {

@@ -17,7 +17,7 @@ class FrameworksClosedLoopTest(ClosedLoopTest):
         self.start_agent()
         example = EXAMPLES / name / "train.py"
         self.tune_and_check(
-            HERE / "virtual_training.py", example, "truth.csv", "--steps=100000",
+            HERE / "virtual_training.py", example, "truth.csv", "--steps=600",
             "--microbatches=4", "--batch=1",
         )  # fmt: skip
 

@@ -15,7 +15,7 @@ class TorchClosedLoopTest(ClosedLoopTest):
     def test_1f1b(self):
         self.synthesize("--work-scale=0.5", "--imbalance=0.1")
         self.start_agent()
-        arguments = ["--gpu-profile=truth.csv", "--steps=100000", "--microbatches=4"]
+        arguments = ["--gpu-profile=truth.csv", "--steps=600", "--microbatches=4"]
         self.tune_and_check(TRAIN, *arguments)
 
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -14,14 +15,15 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstddef>
 #include <cstring>
 #include <ctime>
 #include <new>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "perseus/base/host.h"
@@ -30,13 +32,16 @@
 namespace perseus::virtual_gpu {
 namespace {
 
-constexpr char kClockMagic[16] = "perseus-time-01";
+constexpr char kClockMagic[16] = "perseus-time-02";
 constexpr std::size_t kMostSlots = 1024;
 // All of these are real time.
 constexpr Nanoseconds kRecheckPeriod = 100 * kMillisecond;
 // The period while a woken thread has not run yet.
 constexpr Nanoseconds kShortRecheckPeriod = 2 * kMillisecond;
 constexpr Nanoseconds kLongestYield = 5 * kMillisecond;
+// How often a process looks whether all processes sleep. The longer one runs, the more rarely.
+constexpr Nanoseconds kShortestWatch = kMillisecond / 5;
+constexpr Nanoseconds kLongestWatch = kMillisecond;
 // A process holds the mutex for milliseconds, unless it is stopped.
 constexpr Nanoseconds kMutexTimeout = 5 * kSecond;
 
@@ -113,6 +118,7 @@ struct SharedClock::Slot {
   // While it waits:
   bool has_socket;
   Nanoseconds until;
+  std::atomic<std::uint32_t> beginning;  // See Beginning.
 };
 
 struct SharedClock::Layout {
@@ -120,8 +126,9 @@ struct SharedClock::Layout {
   std::uint64_t size;  // The file size. It differs if another build has other structures.
   char boot_id[64];
   Namespaces namespaces;
-  Nanoseconds epoch;      // Added to this clock's time, it gives the time since 1970.
-  pthread_mutex_t mutex;  // Robust.
+  Nanoseconds epoch;            // Added to this clock's time, it gives the time since 1970.
+  pthread_mutex_t mutex;        // Robust, as the next one.
+  pthread_mutex_t watch_mutex;  // Its owner looks whether all processes sleep.
   std::atomic<Nanoseconds> now;
   Nanoseconds moved_at;             // The real time that corresponds to `now`.
   std::atomic<std::uint32_t> used;  // Slots from this one on were never used.
@@ -130,7 +137,7 @@ struct SharedClock::Layout {
 
 class SharedClock::Guard {
  public:
-  Guard(Layout& layout, Nanoseconds timeout) : mutex_(layout.mutex) {
+  Guard(pthread_mutex_t& mutex, Nanoseconds timeout) : mutex_(mutex) {
     const Nanoseconds until = MonotonicNow() + timeout;
     const timespec deadline{until / kSecond, until % kSecond};
     error_ = pthread_mutex_clocklock(&mutex_, CLOCK_MONOTONIC, &deadline);
@@ -199,6 +206,7 @@ void SharedClock::Initialize(void* address) {
   pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
   pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
   pthread_mutex_init(&layout->mutex, &attributes);
+  pthread_mutex_init(&layout->watch_mutex, &attributes);
   pthread_mutexattr_destroy(&attributes);
   // The magic is last. If the process dies before, the file is no valid clock.
   std::memcpy(layout->magic, kClockMagic, sizeof kClockMagic);
@@ -254,26 +262,76 @@ class SharedClock::Participation {
   Slot& slot_;
 };
 
+// Also has the thread that may move the time.
+class SharedClock::ProcessParticipation {
+ public:
+  ProcessParticipation(std::shared_ptr<SharedClock> clock, Slot& slot)
+      : process_(getpid()), part_(clock, slot), thread_([this, clock = std::move(clock)] {
+          // Only the threads of the training program handle signals.
+          sigset_t all;
+          sigfillset(&all);
+          pthread_sigmask(SIG_SETMASK, &all, nullptr);
+          clock->Watch(is_over_);
+        }) {}
+  ProcessParticipation(const ProcessParticipation&) = delete;
+  ProcessParticipation& operator=(const ProcessParticipation&) = delete;
+  ~ProcessParticipation() {
+    is_over_ = 1;
+    WakeAll(is_over_);
+    // A forked child does not have the thread.
+    if (process_ == getpid()) {
+      thread_.join();
+    } else {
+      thread_.detach();
+    }
+  }
+
+ private:
+  pid_t process_;
+  Participation part_;
+  std::atomic<std::uint32_t> is_over_ = 0;
+  std::thread thread_;
+};
+
 std::shared_ptr<void> SharedClock::TakePart(Part part) {
-  const Guard guard(layout(), kMutexTimeout);
-  Slot* const slot = guard ? ClaimSlot(part) : nullptr;
+  Slot* slot = nullptr;
+  {
+    const Guard guard(layout().mutex, kMutexTimeout);
+    if (guard) slot = ClaimSlot(part);
+  }
   if (slot == nullptr) return nullptr;
+  if (part == Part::kProcess) {
+    return std::make_shared<ProcessParticipation>(shared_from_this(), *slot);
+  }
   return std::make_shared<Participation>(shared_from_this(), *slot);
 }
 
 std::shared_ptr<void> SharedClock::HoldMutex() {
-  return std::make_shared<Guard>(layout(), kMutexTimeout);
+  return std::make_shared<Guard>(layout().mutex, kMutexTimeout);
+}
+
+// Returns the first slot for which `is_wanted` is true, or null.
+template <typename IsWanted>
+SharedClock::Slot* SharedClock::FindSlot(IsWanted is_wanted) const {
+  Layout& all = layout();
+  Slot* const end = all.slots + all.used;
+  Slot* const slot = std::find_if(all.slots, end, is_wanted);
+  return slot == end ? nullptr : slot;
 }
 
 SharedClock::Slot* SharedClock::FindOwnSlot() const {
-  const pid_t thread = gettid();
-  const pid_t process = getpid();
-  Layout& all = layout();
-  for (std::uint32_t i = 0; i < all.used; ++i) {
-    Slot& slot = all.slots[i];
-    if (slot.thread == thread && slot.process == process && slot.state != Slot::kFree) return &slot;
-  }
-  return nullptr;
+  return FindSlot([thread = gettid(), process = getpid()](const Slot& slot) {
+    // A thread of a process that takes part as a whole waits in a slot of its own.
+    return slot.thread == thread && slot.process == process && slot.part != Part::kProcess &&
+           slot.state != Slot::kFree;
+  });
+}
+
+// The slot of this process, if it takes part as a whole.
+SharedClock::Slot* SharedClock::FindProcessSlot() const {
+  return FindSlot([process = getpid()](const Slot& slot) {
+    return slot.process == process && slot.part == Part::kProcess && slot.state != Slot::kFree;
+  });
 }
 
 // Call it with the mutex held.
@@ -288,6 +346,7 @@ SharedClock::Slot* SharedClock::ClaimSlot(Part part) {
     slot.started = 0;
     slot.started = Look(slot).started;
     slot.part = part;
+    slot.beginning = 0;
     slot.state = Slot::kRunning;
     all.used = std::max<std::uint32_t>(all.used, i + 1);
     return &slot;
@@ -296,38 +355,24 @@ SharedClock::Slot* SharedClock::ClaimSlot(Part part) {
 }
 
 void SharedClock::Leave(Slot& slot) {
-  const Guard guard(layout(), kRecheckPeriod);
+  const Guard guard(layout().mutex, kRecheckPeriod);
   slot.state = Slot::kFree;
   // This thread may have been the last one that ran.
   if (guard) TryToMove(nullptr, nullptr, Running::kTrust);
 }
 
 // Call it with the mutex held.
-SharedClock::Task SharedClock::Look(const Slot& slot) {
+ThreadState SharedClock::Look(const Slot& slot) {
   const auto index = static_cast<std::size_t>(&slot - layout().slots);
-  if (task_files_.size() <= index) task_files_.resize(index + 1);
-  auto& [file, generation] = task_files_[index];
+  if (thread_files_.size() <= index) thread_files_.resize(index + 1);
+  auto& [file, generation] = thread_files_[index];
   if (!file || generation != slot.generation) {
-    const std::string path =
-        fmt::format("/proc/{}/task/{}/stat", slot.process.load(), slot.thread.load());
-    file = FileDescriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    file = OpenThreadState(slot.process, slot.thread);
     generation = slot.generation;
   }
-  std::array<char, 1024> text{};
-  const ssize_t size = !file ? -1 : pread(file.get(), text.data(), text.size(), 0);
-  if (size <= 0) return {};
-  // The text is "PID (NAME) STATE ...", and a name may have any characters. Counted from STATE, the
-  // 20th word is the start time.
-  const char* const end = text.data() + size;
-  const std::string_view all(text.data(), static_cast<std::size_t>(size));
-  const char* at = text.data() + all.rfind(')') + 2;
-  if (at >= end) return {};
-  Task task{*at, 0};
-  for (int word = 1; word < 20 && at < end; ++word) at = std::find(at, end, ' ') + 1;
-  if (at < end) std::from_chars(at, end, task.started);
-  const bool is_dead = task.state == 'Z' || task.state == 'X';
-  const bool is_another = slot.started != 0 && task.started != slot.started;
-  return is_dead || is_another ? Task{} : task;
+  const ThreadState thread = ReadThreadState(file);
+  const bool is_another = slot.started != 0 && thread.started != slot.started;
+  return is_another ? ThreadState{} : thread;
 }
 
 // ---- Time ----
@@ -339,35 +384,43 @@ const SharedClock::Slot* SharedClock::FindAwake(const Slot* own) {
   for (std::uint32_t i = 0; i < all.used; ++i) {
     Slot& slot = all.slots[i];
     if (&slot == own || slot.state != Slot::kWaiting || slot.part == Part::kPeriodic) continue;
-    const Task task = Look(slot);
-    if (task.state == 0) slot.state = Slot::kFree;
-    if (task.state != 0 && task.state != 'S') return &slot;
+    const ThreadState thread = Look(slot);
+    if (thread.state == 0) slot.state = Slot::kFree;
+    if (thread.state != 0 && thread.state != 'S') return &slot;
   }
   return nullptr;
+}
+
+// Call it with the mutex held.
+SharedClock::Survey SharedClock::LookAtSlots(Running running) {
+  Survey survey;
+  Layout& all = layout();
+  for (std::uint32_t i = 0; i < all.used; ++i) {
+    Slot& slot = all.slots[i];
+    const std::uint32_t state = slot.state;
+    if (state == Slot::kFree) continue;
+    if (state == Slot::kRunning && running == Running::kCheck && IsGone(slot)) {
+      slot.state = Slot::kFree;
+      continue;
+    }
+    const bool is_process = slot.part == Part::kProcess;
+    survey.has_processes = survey.has_processes || is_process;
+    survey.is_beginning = survey.is_beginning || (is_process && slot.beginning != 0);
+    survey.is_led = survey.is_led || is_process || slot.part == Part::kLeads;
+    if (state == Slot::kWaiting) survey.next = std::min(survey.next, slot.until);
+    if (state == Slot::kRunning && !is_process) survey.has_running = true;
+  }
+  return survey;
 }
 
 // Moves the time if no thread runs. `own` is the slot of the calling thread if it waits. Returns
 // how long the calling thread may sleep. Call it with the mutex held.
 Nanoseconds SharedClock::TryToMove(const Slot* own, const Sleep* sleep, Running running) {
-  Layout& all = layout();
   const Nanoseconds give_up = MonotonicNow() + kLongestYield;
   for (;;) {
-    Nanoseconds next = kNever;
-    bool is_led = false;
-    for (std::uint32_t i = 0; i < all.used; ++i) {
-      Slot& slot = all.slots[i];
-      const std::uint32_t state = slot.state;
-      if (state == Slot::kFree) continue;
-      if (state == Slot::kRunning) {
-        if (running == Running::kTrust || !IsGone(slot)) return kRecheckPeriod;
-        slot.state = Slot::kFree;
-        continue;
-      }
-      is_led = is_led || slot.part == Part::kLeads;
-      next = std::min(next, slot.until);
-    }
-    if (next == kNever) return kRecheckPeriod;
-    if (!is_led && MonotonicNow() < RealTimeOf(next)) {
+    const Survey survey = LookAtSlots(running);
+    if (survey.has_running || survey.has_processes || survey.next == kNever) return kRecheckPeriod;
+    if (!survey.is_led && MonotonicNow() < RealTimeOf(survey.next)) {
       // The thread that waits for that moment moves the time.
       if (own == nullptr || own->until == kNever) return kRecheckPeriod;
       return std::clamp<Nanoseconds>(RealTimeOf(own->until) - MonotonicNow(), 1, kRecheckPeriod);
@@ -376,12 +429,9 @@ Nanoseconds SharedClock::TryToMove(const Slot* own, const Sleep* sleep, Running 
     if (awake == nullptr) {
       // A thread that was asleep may have run since then, and may now sleep for another reason. No
       // thread has begun to wait since then, because this needs the mutex.
-      const bool has_any_run = std::any_of(all.slots, all.slots + all.used, [](const Slot& slot) {
-        return slot.state == Slot::kRunning;
-      });
-      if (has_any_run) continue;
+      if (LookAtSlots(Running::kTrust).has_running) continue;
       if (sleep != nullptr && sleep->has_event()) return 0;
-      MoveTo(next, own, is_led);
+      MoveTo(survey.next, own, survey.is_led);
       return 0;
     }
     while (awake->state == Slot::kWaiting && Look(*awake).state == 'R') {
@@ -390,6 +440,55 @@ Nanoseconds SharedClock::TryToMove(const Slot* own, const Sleep* sleep, Running 
     }
     if (MonotonicNow() > give_up) return kShortRecheckPeriod;
   }
+}
+
+// Looks whether all processes that take part as a whole sleep, until `is_over` is not 0.
+void SharedClock::Watch(const std::atomic<std::uint32_t>& is_over) {
+  RealClock real;
+  std::map<pid_t, ProcessState> processes;
+  while (is_over == 0) {
+    const Guard watch(layout().watch_mutex, kRecheckPeriod);
+    for (Nanoseconds period = kShortestWatch; watch && is_over == 0;) {
+      real.WaitWhile(is_over, 0, MonotonicNow() + period);
+      const Guard guard(layout().mutex, kRecheckPeriod);
+      const bool has_moved = guard && MoveIfProcessesSleep(processes);
+      period = has_moved ? kShortestWatch : std::min(2 * period, kLongestWatch);
+    }
+  }
+}
+
+// Returns whether the time moved. Call it with the mutex held.
+bool SharedClock::MoveIfProcessesSleep(std::map<pid_t, ProcessState>& processes) {
+  const Survey survey = LookAtSlots(Running::kTrust);
+  if (survey.has_running || survey.next == kNever) return false;
+  Layout& all = layout();
+  std::map<pid_t, ProcessState> looked_at;
+  for (std::uint32_t i = 0; i < all.used; ++i) {
+    const Slot& slot = all.slots[i];
+    if (slot.state == Slot::kFree || slot.part != Part::kProcess) continue;
+    auto known = processes.extract(slot.process);
+    if (!known.empty()) looked_at.insert(std::move(known));
+    looked_at.try_emplace(slot.process, slot.process);
+  }
+  processes = std::move(looked_at);
+  const auto cpu_time = [&] {
+    return std::accumulate(
+        processes.begin(), processes.end(), Nanoseconds{0},
+        [](Nanoseconds sum, const auto& process) { return sum + process.second.CpuTime(); });
+  };
+  for (auto& [id, process] : processes) {
+    if (process.StillRuns()) return false;
+  }
+  const Nanoseconds before = cpu_time();
+  for (auto& [id, process] : processes) {
+    if (!process.Sleeps()) return false;
+  }
+  // In this order: what wakes a process runs, and no other thread begins to wait meanwhile.
+  if (FindAwake(nullptr) != nullptr) return false;
+  const Survey after = LookAtSlots(Running::kTrust);
+  if (after.has_running || after.is_beginning || cpu_time() != before) return false;
+  MoveTo(survey.next, nullptr, true);
+  return true;
 }
 
 // The real time of a moment if no thread leads. Virtual time then moves as fast as real time.
@@ -426,6 +525,23 @@ void SharedClock::Wake(const Slot& slot) const {
 
 // ---- Waiting ----
 
+// Marks that a thread of a process that takes part as a whole begins to wait. It may sleep until it
+// has the mutex, but time must not move then.
+class SharedClock::Beginning {
+ public:
+  explicit Beginning(Slot* process) : process_(process) {
+    if (process_ != nullptr) ++process_->beginning;
+  }
+  Beginning(const Beginning&) = delete;
+  Beginning& operator=(const Beginning&) = delete;
+  ~Beginning() {
+    if (process_ != nullptr) --process_->beginning;
+  }
+
+ private:
+  Slot* process_;
+};
+
 void SharedClock::Wait(Nanoseconds until, const Sleep& sleep) {
   Layout& all = layout();
   Slot* own = FindOwnSlot();
@@ -435,7 +551,8 @@ void SharedClock::Wait(Nanoseconds until, const Sleep& sleep) {
   for (bool is_over = false; !is_over;) {
     Nanoseconds longest = 0;
     {
-      const Guard guard(all, kRecheckPeriod);
+      const Beginning beginning(own == nullptr ? FindProcessSlot() : nullptr);
+      const Guard guard(all.mutex, kRecheckPeriod);
       if (guard && own == nullptr) own = ClaimSlot(Part::kFollows);
       if (!guard || own == nullptr) {
         sleep.sleep(kShortRecheckPeriod);
@@ -527,9 +644,14 @@ Result<void> SetClockOfJob(const std::filesystem::path& job_directory,
                            const std::filesystem::path& clock) {
   const std::filesystem::path link = job_directory / "clock";
   std::error_code error;
-  std::filesystem::remove(link, error);
-  if (!error && !clock.empty()) {
-    std::filesystem::create_symlink(std::filesystem::absolute(clock), link, error);
+  if (clock.empty()) {
+    std::filesystem::remove(link, error);
+  } else {
+    // All ranks may set it at the same time, so it always exists.
+    const std::filesystem::path made = fmt::format("{}.{}", link.string(), gettid());
+    std::filesystem::remove(made, error);
+    if (!error) std::filesystem::create_symlink(std::filesystem::absolute(clock), made, error);
+    if (!error) std::filesystem::rename(made, link, error);
   }
   if (!error) return {};
   return SystemFail(error.value(), "cannot link the job's clock", InFile(link.string()));

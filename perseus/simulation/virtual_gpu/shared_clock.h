@@ -24,11 +24,17 @@
 //    threads, and moves the time only if all of them are asleep. So no code has to count messages
 //    in flight, and the hot path of the client library and the protocol with the agent need no
 //    change. Threads that wait only for time (kPeriodic) are not checked.
-// 4. If no thread leads (kLeads, a trainer with running steps), time is never faster than real
-//    time. Otherwise, the timeout of a process that waits for a job would pass at once.
+// 4. If nothing leads (kLeads, a trainer with running steps, or kProcess), time is never faster
+//    than real time. Otherwise, the timeout of a process that waits for a job would pass at once.
 // 5. A process may die at any instruction. So the mutex is robust, and a slot names its thread and
 //    the start time of the thread. Every 100 ms of real time, waiting threads check whether the
 //    last running thread has died. If a process is stopped (SIGSTOP), the time stops for all.
+// 6. A process of a training framework also waits for messages, of which the clock knows nothing.
+//    It takes part as a whole (kProcess): time moves only while all its threads sleep. No thread
+//    learns from the kernel when they do. So while such processes take part, one of them looks
+//    up to 5,000 times a second, and only this one moves the time. A message that is neither sent
+//    nor received by a running thread (a delayed interrupt of the network, a process that takes no
+//    part) may arrive too late in virtual time.
 //
 // Alternatives that we rejected:
 // - A rate (virtual seconds per real second, virtual_node_file.h). It multiplies the delays of the
@@ -57,6 +63,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -64,6 +71,7 @@
 #include "perseus/base/clock.h"
 #include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
+#include "perseus/simulation/virtual_gpu/thread_state.h"
 
 namespace perseus::virtual_gpu {
 
@@ -95,7 +103,9 @@ class SharedClock final : public Clock, public std::enable_shared_from_this<Shar
   struct Slot;
   struct Layout;
   class Guard;
+  class Beginning;
   class Participation;
+  class ProcessParticipation;
   struct Mapping;
   class PollSocket;
   // How a waiting thread sleeps, and how it is woken.
@@ -104,37 +114,47 @@ class SharedClock final : public Clock, public std::enable_shared_from_this<Shar
     std::function<bool()> has_event;         // A call that returns at once.
     std::function<void(Nanoseconds)> sleep;  // Sleeps at most this long, in real time.
   };
-  struct Task {
-    char state = 0;  // As in /proc/PID/stat. 0: the thread is gone.
-    std::uint64_t started = 0;
-  };
-  struct TaskFile {
+  struct ThreadFile {
     FileDescriptor file;
     std::uint32_t generation = 0;
   };
   // Whether to trust a slot that says "running", or to check its thread.
   enum class Running { kTrust, kCheck };
+  // What the slots say.
+  struct Survey {
+    bool has_running = false;    // A thread of a process that does not take part as a whole.
+    bool has_processes = false;  // Processes take part as a whole.
+    bool is_beginning = false;   // A thread of such a process begins to wait.
+    bool is_led = false;
+    Nanoseconds next = kNever;  // The earliest moment that a thread waits for.
+  };
 
   static Result<Mapping> Map(const std::filesystem::path& file);
   static void Initialize(void* address);
   SharedClock(std::filesystem::path file, void* address, FileDescriptor sender);
   Layout& layout() const;
+  template <typename IsWanted>
+  Slot* FindSlot(IsWanted is_wanted) const;
   Slot* FindOwnSlot() const;
+  Slot* FindProcessSlot() const;
   Slot* ClaimSlot(Part part);
   void Leave(Slot& slot);
   void Wait(Nanoseconds until, const Sleep& sleep);
+  Survey LookAtSlots(Running running);
   Nanoseconds TryToMove(const Slot* own, const Sleep* sleep, Running running);
+  void Watch(const std::atomic<std::uint32_t>& is_over);
+  bool MoveIfProcessesSleep(std::map<pid_t, ProcessState>& processes);
   const Slot* FindAwake(const Slot* own);
   Nanoseconds RealTimeOf(Nanoseconds time) const;
   void MoveTo(Nanoseconds time, const Slot* own, bool is_led);
   void Wake(const Slot& slot) const;
   bool IsGone(const Slot& slot) { return Look(slot).state == 0; }
-  Task Look(const Slot& slot);
+  ThreadState Look(const Slot& slot);
 
   std::filesystem::path file_;
   void* address_;
-  FileDescriptor sender_;             // Wakes threads that poll.
-  std::vector<TaskFile> task_files_;  // [slot]; guarded by the file's mutex.
+  FileDescriptor sender_;                 // Wakes threads that poll.
+  std::vector<ThreadFile> thread_files_;  // [slot]; guarded by the file's mutex.
 };
 
 // Set and open the clock of a job. The directory of the job has a link named `clock` to the file of

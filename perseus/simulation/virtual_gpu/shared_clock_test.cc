@@ -183,6 +183,90 @@ TEST_F(SharedClockTest, NoTimePassesWhileAMessageIsOnItsWay) {
   munmap(shared, sizeof(std::atomic<int>));
 }
 
+// As above, but the processes take part as a whole. A thread of each waits for the message in a
+// call of which the clock knows nothing, and wakes the thread that keeps the token.
+TEST_F(SharedClockTest, NoTimePassesWhileProcessesPassAMessage) {
+  constexpr int kProcesses = 3;
+  constexpr int kRounds = 30;
+  constexpr Nanoseconds kKept = 7 * kMillisecond;
+  std::array<std::array<int, 2>, kProcesses> sockets{};
+  for (auto& pair : sockets) {
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair.data()), 0);
+  }
+  void* const shared = mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  auto& ready = *new (shared) std::atomic<int>(0);
+  std::vector<pid_t> children;
+  for (std::size_t i = 0; i < kProcesses; ++i) {
+    children.push_back(StartProcess([&] {
+      const auto clock = Open();
+      auto part = clock->TakePart(Part::kProcess);
+      std::atomic<std::uint32_t> is_over = 0;
+      std::thread periodic([&] {
+        const auto its_part = clock->TakePart(Part::kPeriodic);
+        while (is_over == 0) clock->WaitWhile(is_over, 0, clock->Now() + 10 * kMillisecond);
+      });
+      for (++ready; ready < kProcesses;) std::this_thread::yield();
+      std::atomic<Nanoseconds> sent = 0;
+      std::thread receiver([&] {
+        for (int round = 0; round < kRounds; ++round) {
+          Nanoseconds at = 0;
+          if (recv(sockets[i][0], &at, sizeof at, 0) != sizeof at) at = -1;
+          sent = at;
+          sent.notify_one();
+          while (sent == at) std::this_thread::yield();
+        }
+      });
+      bool is_exact = true;
+      const auto pass_on = [&] {
+        const Nanoseconds now = clock->Now();
+        const int out = sockets[(i + 1) % kProcesses][1];
+        is_exact = send(out, &now, sizeof now, 0) == sizeof now && is_exact;
+      };
+      if (i == 0) pass_on();
+      for (int round = 1; round <= kRounds; ++round) {
+        sent.wait(0);
+        const Nanoseconds until = clock->Now() + kKept;
+        is_exact = sent.exchange(0) + kKept == until && is_exact;
+        WaitUntil(*clock, until);
+        is_exact = clock->Now() == until && is_exact;
+        if (i != 0 || round < kRounds) pass_on();
+      }
+      receiver.join();
+      part.reset();
+      is_over = 1;
+      WakeAll(is_over);
+      periodic.join();
+      return is_exact;
+    }));
+  }
+  for (const pid_t child : children) EXPECT_EQ(StatusOf(child), 0);
+  munmap(shared, sizeof(std::atomic<int>));
+}
+
+// The process that dies has looked whether all processes sleep. Now this one looks.
+TEST_F(SharedClockTest, ContinuesAfterAProcessDies) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = StartProcess([&] {
+    const auto clock = Open();
+    const auto part = clock->TakePart(Part::kProcess);
+    clock->WaitUntil(clock->Now() + kMillisecond);
+    if (write(ready[1], "r", 1) != 1) return false;
+    for (;;) std::this_thread::yield();
+  });
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  const auto clock = Open();
+  const auto part = clock->TakePart(Part::kProcess);
+  kill(child, SIGKILL);
+  StatusOf(child);
+  const Nanoseconds until = clock->Now() + 1000 * kSecond;
+  WaitUntil(*clock, until);
+  EXPECT_EQ(clock->Now(), until);
+}
+
 TEST_F(SharedClockTest, ContinuesAfterARunningParticipantDies) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
@@ -281,7 +365,7 @@ TEST_F(SharedClockTest, AJobDirectoryNamesItsClock) {
   const auto clock = Open();
   WaitUntil(*clock, clock->Now() + kMillisecond);
   ASSERT_TRUE(SetClockOfJob(directory_.path(), file_));
-  ASSERT_TRUE(SetClockOfJob(directory_.path(), file_));
+  ASSERT_TRUE(SetClockOfJob(directory_.path(), file_));  // Each rank may set it.
   EXPECT_EQ((*OpenClockOfJob(directory_.path()))->Now(), clock->Now());
   ASSERT_TRUE(SetClockOfJob(directory_.path(), {}));
   EXPECT_EQ((*OpenClockOfJob(directory_.path()))->TakePart(Part::kFollows), nullptr);
