@@ -14,7 +14,7 @@ namespace perseus::virtual_gpu {
 
 struct ThreadState {
   char state = 0;             // As in /proc/PID/stat: 'R' runs, 'S' sleeps. 0: the thread is gone.
-  int threads = 0;            // Of its process.
+  int threads = 0;            // The number of threads of its process.
   std::uint64_t started = 0;  // Differs if another thread has the same number later.
 };
 
