@@ -49,8 +49,9 @@ class Disturber {
     for (int gpu = 0; gpu < node.gpu_count(); ++gpu) {
       device::Device& device = node.device(gpu);
       if (disturbance.change_period > 0) {
+        // A measurement without changes ends at the second clock.
         Repeat(disturbance.change_period,
-               [this, &device, disturbance, is_second = false]() mutable -> DeviceResult<void> {
+               [this, &device, disturbance, is_second = true]() mutable -> DeviceResult<void> {
                  is_second = !is_second;
                  const int mhz = is_second ? disturbance.second_mhz : disturbance.first_mhz;
                  const auto applied = device.Apply(Control::kSmClock, Setting{mhz, mhz});

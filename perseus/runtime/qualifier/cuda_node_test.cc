@@ -146,6 +146,24 @@ TEST_F(CudaNodeTest, TimesOperationsBesideChanges) {
   EXPECT_GT(fake_nccl::Calls("ncclGroupEnd"), 1);
 }
 
+// Otherwise, one clock would have more than half of the time.
+TEST_F(CudaNodeTest, EveryChangeIsToTheOtherClock) {
+  const auto node = Open();
+  Disturbance disturbance{.change_period = 0, .first_mhz = 900, .second_mhz = 885};
+  ASSERT_TRUE(node->Time(Operation::kKernel, disturbance, 20 * kMillisecond));
+  const std::size_t before = first_.history().size();
+  disturbance.change_period = 5 * kMillisecond;
+  const auto history = MeasureUntil(
+      20 * kMillisecond,
+      [&](Nanoseconds window) {
+        EXPECT_TRUE(node->Time(Operation::kKernel, disturbance, window));
+        return first_.history();
+      },
+      [&](const auto& writes) { return writes.size() > before; });
+  ASSERT_GT(history.size(), before);
+  EXPECT_NE(history[before].setting, history[before - 1].setting);
+}
+
 TEST_F(CudaNodeTest, ReadsAllGpusAtOnce) {
   const auto node = Open();
   const auto read_both = [&](Nanoseconds window) { return node->Read({0, 1}, window); };

@@ -108,10 +108,12 @@ class InterferenceMeasurement {
         PERSEUS_RETURN_IF_ERROR(run_.CheckStop());
         one.is_reached = one.is_reached && is_reached;
         if (!one.is_reached) continue;
-        // A block has whole periods, so that every block has the same number of changes.
+        // A block has an even number of changes. So both clocks have half of the time, and a block
+        // ends at the clock at which it began.
         const Nanoseconds period = one.disturbance.change_period;
         const Nanoseconds block =
-            period == 0 ? kQuietBlock : period * std::max<Nanoseconds>(2, kQuietBlock / period);
+            period == 0 ? kQuietBlock
+                        : 2 * period * std::max<Nanoseconds>(1, kQuietBlock / (2 * period));
         PERSEUS_ASSIGN_OR_RETURN(const auto timed,
                                  run_.node.Time(operation, one.disturbance, block));
         one.disturbed_ns = timed.mean_ns;
