@@ -84,6 +84,15 @@ TEST_F(JobProgramTest, WithoutATokenTheErrorNamesTheFlag) {
                   "the request has no token (give a token: --token-file or PERSEUS_TOKEN_FILE");
 }
 
+// The first token needs the rights of the database, and no server.
+TEST_F(JobProgramTest, ADatabaseGetsItsFirstTokenWithoutAServer) {
+  const std::string create = "token create --name ann --database sqlite:other.db --scope ";
+  ExpectComplaint(Run(create + "read"), 2, "--database creates tokens of scope operator");
+  ExpectComplaint(Run("token create --scope operator --database db"), 2,
+                  "this is not a database address");
+  EXPECT_THAT(RunWell(create + "operator"), StartsWith("perseus_"));
+}
+
 TEST_F(JobProgramTest, AJobWithARefusedProfileIsNotRegistered) {
   MakeProfile();
   const Outcome refused =

@@ -10,6 +10,7 @@
 #include "perseus/cli/flags/server_flags.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/verbs.h"
+#include "perseus/cluster/server/identity/operator_token.h"
 
 namespace perseus::cli {
 namespace {
@@ -17,12 +18,12 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kTokenAbout =
-    "Manage the tokens of a perseus server. While no tokens exist, the user who runs the server "
-    "and\n"
-    "root are operators: create a token of scope operator first, and keep it. A token is printed\n"
+    "Manage the tokens of a perseus server. Create a token of scope operator first, and keep it.\n"
+    "While no tokens exist, only the user of the server and root can do this. A token is printed\n"
     "only once. The server stores only its hash.";
 constexpr const char* kTokenExamples =
     "  perseus token create --scope operator --name ann > operator.token\n"
+    "  perseus token create --scope operator --name ann --database sqlite:perseus.db\n"
     "  perseus token create --scope job --job gpt3-run7 --expires-in-days 30 \\\n"
     "      --token-file operator.token > job.token\n"
     "  perseus token create --scope agent --node gpu-17 \\\n"
@@ -33,6 +34,7 @@ constexpr const char* kTokenExamples =
 
 struct TokenFlags {
   ServerFlags server;
+  std::string database;
   std::string scope;
   std::vector<std::string> jobs;
   std::vector<std::string> nodes;
@@ -90,6 +92,26 @@ Result<void> Create(const Streams& streams, ServerClient& server, const TokenFla
   return streams.Print(token.at(shown).get<std::string>() + "\n");
 }
 
+// Creates the first token of a database. No server needs to run.
+Result<void> CreateInDatabase(const Streams& streams, const TokenFlags& flags) {
+  const bool is_bounded = !flags.jobs.empty() || !flags.nodes.empty() || !flags.owner.empty() ||
+                          !flags.certificate.empty() || flags.expires_in_days;
+  if (flags.scope != "operator" || is_bounded) {
+    return Fail(
+        "--database creates tokens of scope operator that never expire (create the others with "
+        "such a token, at a server)");
+  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto token,
+                           server::CreateOperatorToken(flags.database, flags.name));
+  if (!flags.as_json) return streams.Print(token.secret + "\n");
+  return streams.Print(JsonText(ordered_json{{"id", token.record.id},
+                                             {"scope", flags.scope},
+                                             {"name", flags.name},
+                                             {"token", token.secret}},
+                                2) +
+                       "\n");
+}
+
 Result<void> List(const Streams& streams, ServerClient& server, const TokenFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto tokens, server.Get("/v1/tokens"));
   if (flags.as_json) return streams.Print(JsonText(tokens, 2) + "\n");
@@ -133,6 +155,9 @@ Verb AddTokenVerb(CLI::App& program) {
   add("--name", flags->name, "NAME", "Name in lists, logs and the audit trail");
   add("--expires-in-days", flags->expires_in_days, "DAYS", "Days until it expires (default: never)",
       NumberIn({0, 36'500, "in days"}));
+  add("--database", flags->database, "URL",
+      "Create it in this database instead of at a server: sqlite:FILE, or "
+      "postgresql://USER@HOST/NAME; only for scope operator");
   CLI::App* list = verb->add_subcommand("list", "List the tokens, without their secrets");
   CLI::App* revoke = verb->add_subcommand("revoke", "Revoke a token");
   FlagAdder{*revoke}("id", flags->id, "ID", "Id of the token, as listed")->required();
@@ -142,6 +167,7 @@ Verb AddTokenVerb(CLI::App& program) {
     if (sub != list) AddReasonFlag(*sub, flags->server);
   }
   return {verb, [=](const Streams& streams) {
+            if (!flags->database.empty()) return CreateInDatabase(streams, *flags);
             return WithServer(flags->server, [&](ServerClient& server) {
               if (create->parsed()) return Create(streams, server, *flags);
               return list->parsed() ? List(streams, server, *flags)

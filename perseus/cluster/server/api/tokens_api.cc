@@ -22,7 +22,6 @@ constexpr int kDeepestToken = 3;
 constexpr double kMaxDays = 36'500;
 constexpr std::size_t kMaxPatterns = 1000;
 constexpr std::size_t kMaxPatternBytes = 253;
-constexpr std::size_t kMaxNameBytes = 200;
 // The lifetime of a node's own token. The node renews the token after half of this time.
 constexpr Milliseconds kNodeTokenLasts = 24 * 3'600'000;
 // How long the old secret stays valid after a renewal, because the answer with the new secret may
@@ -132,8 +131,8 @@ store::TokenRecord ReadToken(const Node& node, Milliseconds now) {
   CheckBounds(token);
   if (node.Has("name")) {
     token.name = node.Member("name").Text();
-    if (token.name.size() > kMaxNameBytes || !(token.name.empty() || IsPrintable(token.name))) {
-      ThrowAt("name", "is not a name (one line of at most {} bytes)", kMaxNameBytes);
+    if (!IsTokenName(token.name)) {
+      ThrowAt("name", "is not a name (one line of at most {} bytes)", kMaxTokenNameBytes);
     }
   }
   token.id = "t-" + RandomHex(4);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "perseus/base/excerpt.h"
 #include "perseus/base/host_port.h"
 #include "perseus/base/random_id.h"
 #include "perseus/cluster/store/audit.h"
@@ -43,6 +44,10 @@ Answer<Identity> Unknown(std::string detail) {
 
 std::string HashOfSecret(std::string_view secret) { return store::Sha256(secret); }
 std::string NewSecret() { return "perseus_" + RandomHex(kSecretBytes); }
+
+bool IsTokenName(std::string_view name) {
+  return name.size() <= kMaxTokenNameBytes && (name.empty() || IsPrintable(name));
+}
 
 void Rights::Insert(Tokens& tokens, const store::TokenRecord& token) {
   if (!token.hash.empty()) tokens.by_hash[token.hash] = token.id;

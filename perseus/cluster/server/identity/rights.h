@@ -3,6 +3,7 @@
 // Thread safe.
 #pragma once
 
+#include <cstddef>
 #include <set>
 #include <string>
 #include <string_view>
@@ -21,6 +22,10 @@ namespace perseus::server {
 std::string HashOfSecret(std::string_view secret);
 // Returns the secret of a new token: "perseus_" and 256 random bits.
 std::string NewSecret();
+
+inline constexpr std::size_t kMaxTokenNameBytes = 200;
+// Whether this is one line of at most kMaxTokenNameBytes, or empty.
+bool IsTokenName(std::string_view name);
 
 class Rights {
  public:
