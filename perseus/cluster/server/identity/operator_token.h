@@ -13,10 +13,10 @@ struct OperatorToken {
   std::string secret;
 };
 
-// Adds an operator token that never expires to the database at this address (OpenStore). The rights
-// come from the database: whoever may write there can create tokens in any case. A running server
-// with the same database gets a notice. `name` is for lists and logs. Fails as OpenStore does, and
-// with kInput if the name has more than one line or too many bytes.
+// Adds an operator token that never expires to the database at this address (OpenStore). A user who
+// may write to the database needs no other right. A running server with the same database gets a
+// notice. `name` is for lists and logs. Fails as OpenStore does, and with kInput if the name has
+// more than one line or too many bytes.
 Result<OperatorToken> CreateOperatorToken(const std::string& database, const std::string& name);
 
 }  // namespace perseus::server
