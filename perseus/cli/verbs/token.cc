@@ -17,10 +17,9 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kTokenAbout =
-    "Manage the tokens of a perseus server. While no tokens exist, the user who runs the server "
-    "and\n"
-    "root are operators: create a token of scope operator first, and keep it. A token is printed\n"
-    "only once. The server stores only its hash.";
+    "Manage the tokens of a perseus server. While no tokens exist, the user who runs the server\n"
+    "and root are operators: create a token of scope operator first, and keep it. A token is\n"
+    "printed only once. The server stores only its hash.";
 constexpr const char* kTokenExamples =
     "  perseus token create --scope operator --name ann > operator.token\n"
     "  perseus token create --scope job --job gpt3-run7 --expires-in-days 30 \\\n"
