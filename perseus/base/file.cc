@@ -265,14 +265,11 @@ void RemoveUnfinished(const fs::path& given) {
   for (const fs::path& file : unfinished) fs::remove(file, error);
 }
 
-bool IsUnchanged(const struct stat& before, const struct stat& now) {
-  return before.st_ino == now.st_ino && before.st_dev == now.st_dev &&
-         before.st_size == now.st_size && before.st_mtim.tv_sec == now.st_mtim.tv_sec &&
-         before.st_mtim.tv_nsec == now.st_mtim.tv_nsec;
-}
-
 bool IsUnchanged(const std::optional<struct stat>& before, const std::optional<struct stat>& now) {
-  return before ? now && IsUnchanged(*before, *now) : !now;
+  if (!before || !now) return !before && !now;
+  return before->st_ino == now->st_ino && before->st_dev == now->st_dev &&
+         before->st_size == now->st_size && before->st_mtim.tv_sec == now->st_mtim.tv_sec &&
+         before->st_mtim.tv_nsec == now->st_mtim.tv_nsec;
 }
 
 }  // namespace perseus

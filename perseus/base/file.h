@@ -65,7 +65,6 @@ void RemoveUnfinished(const std::filesystem::path& path);
 
 // Whether two results of stat(2) show the same file, with no write between the two calls. An empty
 // result shows that the file does not exist.
-bool IsUnchanged(const struct stat& before, const struct stat& now);
 bool IsUnchanged(const std::optional<struct stat>& before, const std::optional<struct stat>& now);
 
 }  // namespace perseus

@@ -134,7 +134,6 @@ TEST_F(AssignmentTest, EachPipelineFollowsItsOwnPlan) {
   EXPECT_TRUE(LockBecomes(1, 705));
 }
 
-// `perseus verify` does the same with a job that was started with PERSEUS_PLAN.
 // Training may make its pipeline again. For readers of the record, it is one process.
 TEST_F(AssignmentTest, ALaterSessionContinuesTheRecord) {
   StartAgent();
@@ -160,6 +159,7 @@ TEST_F(AssignmentTest, ALaterSessionContinuesTheRecord) {
   EXPECT_TRUE(protocol::IsOfSameProcess(headers[0], headers[1]));
 }
 
+// `perseus verify` does the same with a job that was started with PERSEUS_PLAN.
 TEST_F(AssignmentTest, AnAssignmentMayReturnToTheOwnPlan) {
   StartAgent();
   RankSession::Place place = PlaceWithPlan(PlanWithClocks({1410, 1005}));

@@ -42,10 +42,9 @@ struct GpuSpec {
   int most_power_limit_mw = 400'000;
   int mig_instances = 0;  // -1: no MIG support; 0: MIG is off; otherwise the number of instances.
   bool has_energy_counter = true;
-  bool is_energy_running =
-      // True: the counter adds up power over real time, and changes ten times a second. False: only
-      // AddEnergy() adds energy.
-      false;
+  // True: the counter adds up power over real time, and changes ten times a second. False: only
+  // AddEnergy() adds energy.
+  bool is_energy_running = false;
   bool has_power = true;
   int power_mw = 100'000;
   int temperature_c = 40;

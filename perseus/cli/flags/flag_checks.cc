@@ -21,6 +21,7 @@ namespace perseus::cli {
 namespace {
 
 constexpr double kMostLikelyPercent = 200;
+constexpr double kLeastLikelyPercent = 0.5;
 // Straggler::slowdown is at most 100 times as long.
 constexpr double kMostStragglerPercent = 9'900;
 constexpr double kLeastLikelyStragglerPercent = 3;
@@ -30,23 +31,7 @@ std::optional<double> FiniteNumber(std::string_view text) {
   return number && std::isfinite(*number) ? number : std::nullopt;
 }
 
-}  // namespace
-
-CLI::Validator NumberIn(const NumberRange& range) {
-  auto check = [range](std::string& text) -> std::string {
-    const std::optional<double> number = FiniteNumber(text);
-    // CLI11 cannot convert such a number.
-    if (number && std::fpclassify(*number) == FP_SUBNORMAL) {
-      return fmt::format("{} is too small: write 0", Excerpt(text));
-    }
-    if (number && range.Holds(*number)) return {};
-    return fmt::format("{} is not a number from {} to {}{}", Excerpt(text), range.least, range.most,
-                       range.unit.empty() ? "" : fmt::format(" ({})", range.unit));
-  };
-  return {std::move(check), ""};
-}
-
-CLI::Validator SlowdownUpTo(double most_percent, double least_likely_percent) {
+CLI::Validator Slowdown(double most_percent, double least_likely_percent) {
   auto check = [=](std::string& text) -> std::string {
     const char unit = text.empty() ? '\0' : text.back();
     const bool has_unit = unit == '%' || unit == 'x';
@@ -78,8 +63,28 @@ CLI::Validator SlowdownUpTo(double most_percent, double least_likely_percent) {
   return {std::move(check), ""};
 }
 
+}  // namespace
+
+CLI::Validator NumberIn(const NumberRange& range) {
+  auto check = [range](std::string& text) -> std::string {
+    const std::optional<double> number = FiniteNumber(text);
+    // CLI11 cannot convert such a number.
+    if (number && std::fpclassify(*number) == FP_SUBNORMAL) {
+      return fmt::format("{} is too small: write 0", Excerpt(text));
+    }
+    if (number && range.Holds(*number)) return {};
+    return fmt::format("{} is not a number from {} to {}{}", Excerpt(text), range.least, range.most,
+                       range.unit.empty() ? "" : fmt::format(" ({})", range.unit));
+  };
+  return {std::move(check), ""};
+}
+
+CLI::Validator SlowdownUpTo(double most_percent) {
+  return Slowdown(most_percent, kLeastLikelyPercent);
+}
+
 CLI::Validator StragglerSlowdown() {
-  return SlowdownUpTo(kMostStragglerPercent, kLeastLikelyStragglerPercent);
+  return Slowdown(kMostStragglerPercent, kLeastLikelyStragglerPercent);
 }
 
 CLI::Validator WholeNumberIn(const NumberRange& range) {

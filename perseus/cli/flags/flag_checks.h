@@ -60,12 +60,10 @@ NewVerb<Flags> AddVerb(CLI::App& program, const char* name, const char* about,
 CLI::Validator NumberIn(const NumberRange& range);
 // Checks that the text is a slowdown from 0 to `most_percent`, and replaces it by percent: `25` and
 // `25%` are 25 percent longer, and `1.25x` is 1.25 times as long. A number without a unit is
-// refused if it is likely in another unit: if it is above 0 but below `least_likely_percent`, or
-// above 200.
-CLI::Validator SlowdownUpTo(double most_percent, double least_likely_percent);
-// A target below half a percent is likely a fraction.
-inline constexpr double kLeastLikelyTargetPercent = 0.5;
-// The slowdown of a straggler. A number up to 3 is likely a factor.
+// refused if it is likely in another unit: a number below 0.5 is likely a fraction, and a number
+// above 200 a factor in percent.
+CLI::Validator SlowdownUpTo(double most_percent);
+// The same for the slowdown of a straggler, where also a number below 3 is likely a factor.
 CLI::Validator StragglerSlowdown();
 
 // The same as NumberIn for a whole number.

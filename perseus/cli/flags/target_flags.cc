@@ -15,10 +15,9 @@ void AddTargetFlags(CLI::App& verb, TargetFlags& flags, Targets count) {
                                                           auto& values, const char* type,
                                                           const char* help) {
     const NumberRange range = plan::ValueRange(kind);
-    targets.Repeatable(name, values, type, help,
-                       kind == plan::Target::Kind::kSlowdown
-                           ? SlowdownUpTo(range.most, kLeastLikelyTargetPercent)
-                           : NumberIn(range));
+    targets.Repeatable(
+        name, values, type, help,
+        kind == plan::Target::Kind::kSlowdown ? SlowdownUpTo(range.most) : NumberIn(range));
   };
   add(plan::Target::Kind::kSlowdown, "--slowdown", flags.slowdowns_percent, "PCT",
       count == Targets::kOne ? "At most this much slower than at maximum frequency"

@@ -25,11 +25,10 @@ using nlohmann::ordered_json;
 constexpr const char* kCompareAbout =
     "Compare policies that choose the clocks of one job: AllMax, Zeus (one clock for all, or one\n"
     "for each stage), EnvPipe, Perseus as published, and Perseus. Each shows its best result with\n"
-    "no slowdown, or with its least slowdown. With --straggler, one pipeline takes so much "
-    "longer,\n"
-    "and all others may take as long as it does. Savings then count the energy until the\n"
-    "straggler has finished. Perseus plans as `perseus plan` does, with few clock changes. The\n"
-    "other policies have no limit of changes: compare their ideas with --per-instruction.";
+    "no slowdown, or with its least slowdown. With --straggler, one pipeline takes this much\n"
+    "longer, and all others may take as long as it does. Savings then count the energy until\n"
+    "the straggler has finished. Perseus plans as `perseus plan` does, with few clock changes.\n"
+    "The other policies have no limit of changes: compare their ideas with --per-instruction.";
 constexpr const char* kCompareExamples =
     "  perseus compare profile.csv --schedule 1f1b --microbatches 96 \\\n"
     "      --blocking-power 83.64\n"

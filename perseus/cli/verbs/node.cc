@@ -20,9 +20,8 @@ namespace {
 constexpr const char* kNodeAbout =
     "Connect the training jobs of this node with a perseus server: report the time and energy of\n"
     "steps, and pass the server's assignments to the ranks. Needs permission to read the job\n"
-    "directories and to write to --assignments, and no other. If the server is away or this "
-    "program\n"
-    "ends, ranks keep their assignment. Ends with SIGTERM.";
+    "directories and to write to --assignments, and no other. If the server is away or this\n"
+    "program ends, ranks keep their assignment. Ends with SIGTERM.";
 constexpr const char* kNodeExamples =
     "  perseus node --server https://perseus:7410 --token-file /etc/perseus/token\n"
     "  perseus node --server http://127.0.0.1:7410 --job gpt3-run7=run\n"

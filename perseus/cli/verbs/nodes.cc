@@ -15,8 +15,8 @@ using nlohmann::ordered_json;
 
 constexpr const char* kAboutNodes =
     "List the nodes of a perseus server, with one row for each job on a node: how many of its "
-    "ranks "
-    "run, how many have no lease of their GPU (perseus agent), and when they last ended a step.";
+    "ranks run, how many have no lease of their GPU (perseus agent), and when they last ended a "
+    "step.";
 constexpr const char* kNodesExamples =
     "  perseus nodes\n"
     "  perseus nodes --json | jq -r '.[] | select(.connected | not).node'";

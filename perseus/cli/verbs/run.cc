@@ -505,8 +505,7 @@ void AddTuneFlags(CLI::App& verb, RunFlags& flags, CLI::Option* tune) {
   add("--budget-steps", flags.budget_steps, "N", "Steps to measure in (default: 60)",
       WholeNumberIn({1, 1'000'000}));
   add("--budget-slowdown", flags.budget_slowdown_percent, "PCT",
-      "The largest mean slowdown of these steps (default: 25)",
-      SlowdownUpTo(1'000, kLeastLikelyTargetPercent));
+      "The largest mean slowdown of these steps (default: 25)", SlowdownUpTo(1'000));
   add("--follow-steps", flags.follow_steps, "N",
       "Steps in which each of two plans is measured at its own clocks (default: 12)",
       WholeNumberIn({2, 1'000'000}));

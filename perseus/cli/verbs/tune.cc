@@ -385,8 +385,7 @@ Verb AddTuneVerb(CLI::App& program) {
   budget("--budget-steps", flags->budget.steps, "N", "Steps to measure in (default: 60)",
          WholeNumberIn({1, 1'000'000}));
   budget("--budget-slowdown", flags->slowdown_percent, "PCT",
-         "The largest mean slowdown of these steps (default: 25)",
-         SlowdownUpTo(1'000, kLeastLikelyTargetPercent));
+         "The largest mean slowdown of these steps (default: 25)", SlowdownUpTo(1'000));
   budget("--frequencies", flags->budget.frequencies, "N",
          "The most clocks of each instruction (default: 10)", WholeNumberIn({2, 1'000}));
   budget("--steps-per-round", flags->budget.steps_per_round, "N",

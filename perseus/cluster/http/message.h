@@ -30,9 +30,8 @@ struct Request {
   // The user of the client, if the server finds it (ServerOptions) and the request has no field
   // Authorization.
   std::optional<uid_t> user = {};
-  std::string
-      certificate;    // The common name in the client's trusted certificate. Empty without one.
-  std::string trace;  // The trace id: 32 hexadecimal digits, from `traceparent` or new.
+  std::string certificate;    // The common name in the client's trusted certificate, if it has one.
+  std::string trace;          // The trace id: 32 hexadecimal digits, from `traceparent` or new.
   std::string identity = {};  // Who sent the request. The handler sets this value, for the log.
 
   std::string_view Field(std::string_view name) const { return ValueOf(fields, name); }

@@ -259,14 +259,11 @@ void AssignmentSync::DeletePlansBut(const std::set<std::string>& kept) {
   const auto plans = protocol::OpenJobFolder(place(), "plans");
   const auto names = protocol::ListJobFolder(place(), "plans");
   if (!plans || !names) return;
-  std::vector<std::string> old;
   for (const std::string& name : *names) {
     const std::string id = IdOf(name);
     const bool is_of_server = protocol::IsPlanId(id) && name == id + ".json";
-    if (is_of_server && !kept.contains(id)) old.push_back(id);
-  }
-  for (const std::string& id : old) {
-    ::unlinkat(plans->get(), (id + ".json").c_str(), 0);
+    if (!is_of_server || kept.contains(id)) continue;
+    ::unlinkat(plans->get(), name.c_str(), 0);
     cut_for_.erase(id);
   }
 }

@@ -24,10 +24,7 @@ namespace perseus::node {
 
 class Mailbox {
  public:
-  // A larger event is taken when the mailbox is empty.
-  static constexpr std::size_t kMostEventBytes = 64U << 20U;
-
-  explicit Mailbox(std::size_t most_bytes = kMostEventBytes) : most_bytes_(most_bytes) {}
+  explicit Mailbox(std::size_t most_bytes = 64U << 20U) : most_bytes_(most_bytes) {}
 
   // Waits while the mailbox is full. An empty mailbox takes an event of any size. After Close, does
   // nothing.

@@ -441,7 +441,7 @@ void Node::TakeAnswer(std::span<const protocol::JobReport> reports, const http::
                       Nanoseconds now) {
   const std::map<std::string, std::string> refused = RefusedOf(response);
   if (!MayBeSentAgain(response)) {
-    sends_running_ = Takes(response, protocol::kTakesRunning);
+    sends_running_ = Takes(response, protocol::kRunningKey);
     const bool had_key = std::ranges::any_of(
         reports, [](const protocol::JobReport& report) { return report.running.has_value(); });
     // An older server, after a newer one, refuses the key. The reports are sent again without it.

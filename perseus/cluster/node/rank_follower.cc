@@ -60,8 +60,8 @@ void RankFollower::FindProcesses(Nanoseconds now) {
   for (auto& [name, rank] : ranks_) {
     if (!rank.is_alive) continue;
     const auto is_written = rank.reader.IsBeingWritten();
-    if (is_written == true) rank.has_process = true;
-    if (is_written == false && rank.has_process) rank.has_process = false;
+    // If the log was never locked, an absent lock says nothing.
+    if (is_written && (*is_written || rank.has_process)) rank.has_process = is_written;
   }
 }
 

@@ -60,7 +60,7 @@ std::string TextOf(const http::Response& answer, const char* name);
 std::set<std::string> NotAttachedOf(const http::Response& answer);
 // Returns the jobs whose reports the server refused, and why. Named as in NotAttachedOf.
 std::map<std::string, std::string> RefusedOf(const http::Response& answer);
-// Whether the server takes this newer key of a report (protocol::kTakesRunning).
+// Whether the server takes this newer key of a report (protocol::kRunningKey).
 bool Takes(const http::Response& answer, std::string_view key);
 // Describes any response that is not a success: "503: no plan yet (ask later)".
 std::string ProblemText(const http::Response& response);

@@ -93,7 +93,7 @@ StepReport ReadStepReport(const Node& node) {
 }
 
 JobReport ReadJobReport(const Node& node) {
-  node.RequireObject({"job", "acknowledged", "following", "since_step", kTakesRunning, "steps"});
+  node.RequireObject({"job", "acknowledged", "following", "since_step", kRunningKey, "steps"});
   JobReport report;
   report.job = node.Member("job").Text();
   const auto read = [&node](std::string_view key, std::int64_t least, std::int64_t fallback) {
@@ -103,8 +103,8 @@ JobReport ReadJobReport(const Node& node) {
   report.acknowledged = read("acknowledged", 0, report.acknowledged);
   report.following = read("following", 0, report.following);
   report.since_step = read("since_step", -1, report.since_step);
-  if (node.Has(kTakesRunning)) {
-    report.running = node.Member(kTakesRunning).Count(0, kMostRanksOfNode, "a number of ranks");
+  if (node.Has(kRunningKey)) {
+    report.running = node.Member(kRunningKey).Count(0, kMostRanksOfNode, "a number of ranks");
   }
   if (node.Has("steps")) report.steps = ReadSteps(node.Member("steps"));
   return report;
@@ -229,7 +229,7 @@ std::string FormatReports(std::span<const JobReport> jobs) {
                                                        {"acknowledged", job.acknowledged},
                                                        {"following", job.following},
                                                        {"since_step", job.since_step}});
-    if (job.running) row[kTakesRunning] = *job.running;
+    if (job.running) row[kRunningKey] = *job.running;
     row["steps"] = StepsJson(job.steps);
   }
   return JsonText(ordered_json{{"jobs", std::move(list)}});

@@ -80,14 +80,14 @@ struct JobReport {
   std::int64_t following = 0;     // The assignment that all ranks on this node follow; 0: none.
   std::int64_t since_step = -1;   // The first step at which all these ranks followed it.
   std::vector<StepReport> steps = {};
-  // How many of the attached ranks run. Empty: unknown, or the server is older (kTakesRunning).
+  // How many of the attached ranks run. Empty: unknown, or the server is older (kRunningKey).
   std::optional<int> running = {};
   friend bool operator==(const JobReport&, const JobReport&) = default;
 };
 std::string FormatReports(std::span<const JobReport> jobs);
-// A server refuses keys of a report that it does not know. So its answer to reports lists the newer
-// keys that it takes ("takes"), and a node sends no others.
-inline constexpr std::string_view kTakesRunning = "running";
+// The key of JobReport::running. A server refuses keys of a report that it does not know. So its
+// answer to reports lists the newer keys that it takes ("takes"), and a node sends no others.
+inline constexpr std::string_view kRunningKey = "running";
 // The reports in one message. The jobs of a node belong to different users, so a job with invalid
 // numbers does not affect the other jobs.
 struct Reports {

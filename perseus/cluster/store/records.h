@@ -94,8 +94,8 @@ struct NodeRecord {
   // When ranks on this node last ended a step. Before the first step: when they were attached.
   Milliseconds ran = 0;
   int running = -1;  // How many of the ranks run. -1: unknown, because the node is older.
-  int without_lease =
-      0;  // How many followed a plan without a lease of their GPU in their last step.
+  // How many ranks followed a plan without a lease of their GPU in their last step.
+  int without_lease = 0;
   friend bool operator==(const NodeRecord&, const NodeRecord&) = default;
 };
 

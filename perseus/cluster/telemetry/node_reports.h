@@ -56,16 +56,20 @@ class NodeReports {
 
  private:
   class Writing;  // While such an object exists, its thread writes.
+  // What this replica knows of a node and a job.
   struct Known {
+    void NoteLeases(const std::vector<protocol::StepReport>& steps);
+    int WithoutLease() const;
+
+    // As last written to the store, at `written`.
     std::int64_t acknowledged = -1;
     std::int64_t following = -1;
     int running = -1;
-    // By dp_rank: the newest step, and how many of its ranks had no lease.
-    std::map<int, std::pair<std::int64_t, int>> without_lease = {};
-    void NoteLeases(const std::vector<protocol::StepReport>& steps);
-    int WithoutLease() const;
     int written_without_lease = 0;
     Milliseconds written = 0;
+
+    // By dp_rank: the newest step, and how many of its ranks had no lease.
+    std::map<int, std::pair<std::int64_t, int>> without_lease = {};
     Milliseconds ran = 0;  // When the node last reported a step.
     Milliseconds seen = 0;
   };

@@ -16,7 +16,7 @@
 //    too, so the limits below would stay. A descriptor proves less: an earlier job or another user
 //    may have passed it on. And a client would have to open its GPU before it asks for a lease.
 //  - open(2) in the child. Opening a GPU runs its driver, which may take seconds; access(2) makes
-//   the same checks and runs no driver.
+//    the same checks and runs no driver.
 //
 // The child touches no file, descriptor or memory of the process. The saved and effective user of
 // the child remain those of the agent. So the process can neither trace the child nor read its

@@ -177,8 +177,8 @@ struct Telemetry {
   std::optional<int> memory_clock_mhz;
   ClockLimits limits;
 };
-// Why the energy is not simply that of a counter of this GPU, as "its energy counter stands still:
-// energy is integrated from its power". Empty if it is, and while the counter is on trial.
+// Returns why the energy is not that of a counter of this GPU, such as "its energy counter stands
+// still: energy is integrated from power". Empty if it is, and while the counter is on trial.
 std::string DescribeEnergy(const Telemetry& telemetry);
 
 enum class EffectState {

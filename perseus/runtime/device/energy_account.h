@@ -12,9 +12,9 @@
 // decides. A counter that passes no window is not used.
 //
 // A counter in use is watched. If it falls once, only the window of the fall is lost: the energy
-// begins again at 0, so that readers see that a new count begins. A
-// counter that falls again soon after, or stands still, is no longer used. Then the energy is
-// integrated from power, and begins at 0, too. A counter that failed is not tried again.
+// begins again at 0, so that readers see that a new count begins. A counter that falls again soon
+// after, or stands still, is no longer used. Then the energy is integrated from power, and begins
+// at 0, too. A counter that failed is not tried again.
 //
 // Threads may pass their readings in another order than they took them. So a reading that began
 // before the last one had ended is ignored.

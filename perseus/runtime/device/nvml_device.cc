@@ -36,7 +36,7 @@ std::string_view Remedy(DeviceErrorKind kind, int code) {
                  ? "reset it with nvidia-smi --gpu-reset, or reboot; see dmesg for the Xid"
                  : "it is looked for again at the next call";
     case DeviceErrorKind::kFailed:
-      return code == nvml::kUnknown ? RemedyOfUnknownError() : "";
+      return RemedyOf(code, "");
     case DeviceErrorKind::kInvalid:
       return "";
   }
@@ -501,7 +501,7 @@ Result<std::vector<UsableGpu>> FindUsable(const NvmlLibrary& library, const nvml
   unsigned count = 0;
   if (const int code = nvml.GetCount(&count); code != nvml::kSuccess) {
     return FailAs(ErrorKind::kSystem, "NVML cannot count the GPUs: {} ({})", library.Describe(code),
-                  code == nvml::kUnknown ? RemedyOfUnknownError() : "see whether nvidia-smi works");
+                  RemedyOf(code, "see whether nvidia-smi works"));
   }
   std::vector<UsableGpu> usable;
   for (unsigned i = 0; i < count; ++i) {

@@ -48,7 +48,8 @@ std::string_view RemedyOfUnknownError(int control_file_error) {
          "host may have taken its GPUs away";
 }
 
-std::string_view RemedyOfUnknownError() {
+std::string_view RemedyOf(int code, std::string_view otherwise) {
+  if (code != nvml::kUnknown) return otherwise;
   const FileDescriptor file(::open("/dev/nvidiactl", O_RDWR | O_CLOEXEC));
   return RemedyOfUnknownError(file ? 0 : errno);
 }
@@ -72,10 +73,9 @@ Result<std::shared_ptr<NvmlLibrary>> NvmlLibrary::Open(std::string_view file, De
     return FailAs(
         ErrorKind::kSystem, "cannot start NVML: {} (NVML error {}): {}", nvml.ErrorString(code),
         code,
-        code == nvml::kUnknown
-            ? RemedyOfUnknownError()
-            : "see whether nvidia-smi works; load the kernel module (modprobe nvidia), or "
-              "reboot after an upgrade of the driver");
+        RemedyOf(code,
+                 "see whether nvidia-smi works; load the kernel module (modprobe nvidia), or "
+                 "reboot after an upgrade of the driver"));
   }
   return std::shared_ptr<NvmlLibrary>(
       new NvmlLibrary(std::move(nvml), std::move(clock), longest_drain));
@@ -120,11 +120,9 @@ void NvmlLibrary::Restart() {
     ++generation_;
     next_restart_for_gpu_ = clock_() + kRestartPause;
     if (!is_initialized_) {
-      trouble_ =
-          fmt::format("NVIDIA's driver is gone: {} ({})", Describe(code),
-                      code == nvml::kUnknown
-                          ? RemedyOfUnknownError()
-                          : "the next call looks for it again; check whether nvidia-smi works");
+      trouble_ = fmt::format(
+          "NVIDIA's driver is gone: {} ({})", Describe(code),
+          RemedyOf(code, "the next call looks for it again; check whether nvidia-smi works"));
     }
   } else {
     next_restart_ = clock_() + kRestartPause;

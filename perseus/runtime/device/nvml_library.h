@@ -113,7 +113,7 @@ DeviceErrorKind KindOfNvmlCode(int code, NvmlUse use);
 // added to them by a hook of NVIDIA's container runtime. Then the kernel refuses to open the GPUs'
 // files (EPERM). `control_file_error` is the errno of opening /dev/nvidiactl, or 0.
 std::string_view RemedyOfUnknownError(int control_file_error);
-// With the errno of this process.
-std::string_view RemedyOfUnknownError();
+// Returns RemedyOfUnknownError for the code of this error, and `otherwise` for all other codes.
+std::string_view RemedyOf(int code, std::string_view otherwise);
 
 }  // namespace perseus::device

@@ -95,14 +95,14 @@ ClockedKind KindOf(const protocol::RanInstruction& instruction) {
 struct GpuMeasurements::Clean {
   std::vector<protocol::RanInstruction> instructions;  // Sorted by begin.
   std::vector<bool> is_clean;
-  // By kind and clock: the readings of the clock at the power limit, while such an instruction ran.
+  // Readings of the clock at the power limit.
   struct Readings {
     std::int64_t count = 0;
     double sum_mhz = 0;
     int highest_mhz = 0;
     double usual_mhz() const { return sum_mhz / static_cast<double>(count); }
   };
-  std::map<ClockedKind, Readings> readings;
+  std::map<ClockedKind, Readings> readings;  // While such an instruction ran.
 };
 
 std::vector<Period> GpuMeasurements::FindChanges(const protocol::RanStep& step) {

@@ -1,7 +1,7 @@
-"""Tells that a pipeline computes, but that no step of it is recorded.
+"""Reports that a pipeline computes, but that no step of it is recorded.
 
-`perseus.attach` said that it is attached, so this must not pass in silence. One warning says it in the
-output of the rank. A file says it to `perseus run`, whose last line repeats it:
+`perseus.attach` reported that it is attached, so the user must learn this. The rank logs one warning,
+and writes a file for `perseus run`, whose last line repeats the warning:
 JOBDIR/ranks/dp0-pp3-tp0.outside
 """
 

@@ -24,7 +24,8 @@ enum class Training {
   kIdle,      // No rank is attached.
   kStarting,  // The ranks have not ended a step yet.
   kRuns,      // Steps are fresh: the last one ended less than 15 s or 3 steps ago.
-  kPaused,  // No fresh step, but the ranks run: a checkpoint, an evaluation, or a rank that hangs.
+  // No fresh step, but the ranks run: a checkpoint, an evaluation, or a rank that hangs.
+  kPaused,
   // No rank runs. Or no fresh step, and a rank does not run, or the last step ended 10 minutes ago.
   kStopped,
 };

@@ -24,8 +24,8 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kMaxAttachmentBytes = 1 << 20;  // 4,096 ranks with UUIDs.
 // 256 steps of a job take 40 kB, so a node can send the unsent steps of 100 jobs.
-constexpr const char* kJobOfAnotherUser = "The job belongs to another user";
 constexpr std::size_t kMaxReportBytes = 4 << 20;
+constexpr const char* kJobOfAnotherUser = "The job belongs to another user";
 constexpr int kDefaultNodes = 100;
 constexpr int kMaxNodes = 1000;
 constexpr std::size_t kMaxNodeNameBytes = 253;  // The longest host name.
@@ -180,7 +180,7 @@ Answer<http::Response> Report(const Context& context) {
                            context.services.reports.Take(name, reports.jobs, context.now));
   return JsonResponse({{"not_attached", not_attached},
                        {"refused", reports.refused},
-                       {"takes", ordered_json::array({protocol::kTakesRunning})}});
+                       {"takes", ordered_json::array({protocol::kRunningKey})}});
 }
 
 Answer<http::Response> JobsOfNode(const Context& context) {
