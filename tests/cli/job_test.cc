@@ -210,7 +210,8 @@ TEST_F(JobProgramTest, TheSlowdownOfAStragglerIsInPercent) {
                 HasSubstr("straggler: dp_rank 0 takes 25 % longer"));
   }
   ExpectComplaint(Job("straggler run 0 --slowdown 1.25"), 2,
-                  "1.25 is 1.25 percent longer, which is unlikely (give 1.25%, or 1.25x)");
+                  "1.25 means 1.25 percent longer, which is unlikely (give 1.25% to mean this, "
+                  "or 1.25x)");
 }
 
 TEST_F(JobProgramTest, ShowSaysWhyThereIsNoNode) {

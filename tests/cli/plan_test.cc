@@ -479,6 +479,7 @@ TEST_F(PlanVerbTest, ASlowdownHasOneUnit) {
   };
   const json five = planned("5");
   EXPECT_EQ(planned("5%"), five);
+  EXPECT_EQ(planned("'5 %'"), five);
   EXPECT_EQ(planned("1.05x"), five);
   EXPECT_THAT(planned("0.05%").dump(), HasSubstr("0.05 % slowdown"));
   const auto refused = [&](const std::string& slowdown) {
@@ -486,9 +487,9 @@ TEST_F(PlanVerbTest, ASlowdownHasOneUnit) {
     EXPECT_EQ(outcome.status, 2) << slowdown;
     return outcome.err;
   };
-  EXPECT_THAT(refused("0.05"), HasSubstr("0.05 is 0.05 percent longer, which is unlikely (give "
-                                         "0.05%, or 5%)"));
-  EXPECT_THAT(refused("300"), HasSubstr("unlikely (give 300%, or 3x)"));
+  EXPECT_THAT(refused("0.05"), HasSubstr("0.05 means 0.05 percent longer, which is unlikely "
+                                         "(give 0.05% to mean this, or 5%)"));
+  EXPECT_THAT(refused("300"), HasSubstr("unlikely (give 300% to mean this, or 3x)"));
   for (const char* wrong : {"0.9x", "%", "x", "-5%", "1.05xx", "nan%", "1e9", "\"\""}) {
     EXPECT_THAT(refused(wrong), HasSubstr("percent longer, such as 25 or 25%; or 1.25x")) << wrong;
   }

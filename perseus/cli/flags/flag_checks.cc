@@ -35,8 +35,9 @@ CLI::Validator Slowdown(double most_percent, double least_likely_percent) {
   auto check = [=](std::string& text) -> std::string {
     const char unit = text.empty() ? '\0' : text.back();
     const bool has_unit = unit == '%' || unit == 'x';
-    const auto number =
-        FiniteNumber(std::string_view(text).substr(0, text.size() - (has_unit ? 1 : 0)));
+    std::string_view digits = std::string_view(text).substr(0, text.size() - (has_unit ? 1 : 0));
+    if (has_unit && digits.ends_with(' ')) digits.remove_suffix(1);  // "25 %"
+    const auto number = FiniteNumber(digits);
     // Rounded, because 100 * (1.1 - 1) is slightly above 10.
     constexpr double kDigits = 1e9;
     const double percent = !number       ? -1
@@ -54,8 +55,9 @@ CLI::Validator Slowdown(double most_percent, double least_likely_percent) {
       const std::string other = percent < 1                    ? fmt::format("{:g}%", 100 * percent)
                                 : percent > kMostLikelyPercent ? fmt::format("{:g}x", percent / 100)
                                                                : fmt::format("{:g}x", percent);
-      return fmt::format("{0} is {0} percent longer, which is unlikely (give {0}%, or {1})", text,
-                         other);
+      return fmt::format(
+          "{0} means {0} percent longer, which is unlikely (give {0}% to mean this, or {1})", text,
+          other);
     }
     text = fmt::format("{}", percent);
     return {};

@@ -43,6 +43,14 @@ std::string EndText(const sockaddr_storage& address) {
   return text + fmt::format(":{:04X}", ntohs(ipv6.sin6_port));
 }
 
+// In a user namespace, all users that the namespace does not know look like this one.
+uid_t UnknownUser() {
+  std::ifstream file("/proc/sys/kernel/overflowuid");
+  uid_t user = 0;
+  constexpr uid_t kDefault = 65534;  // The server's unit does not see the file.
+  return file >> user ? user : kDefault;
+}
+
 }  // namespace
 
 std::optional<uid_t> UserInTable(std::string_view table, std::string_view own_end,
@@ -74,7 +82,8 @@ std::optional<uid_t> UserOfOtherSide(int socket) {
   // The server's unit sees only the files of processes in /proc, so not /proc/net.
   std::ifstream file(here.ss_family == AF_INET ? "/proc/self/net/tcp" : "/proc/self/net/tcp6");
   const std::string table{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  return UserInTable(table, EndText(there), EndText(here));
+  const std::optional<uid_t> user = UserInTable(table, EndText(there), EndText(here));
+  return user == UnknownUser() ? std::nullopt : user;
 }
 
 }  // namespace perseus::http

@@ -14,7 +14,8 @@
 namespace perseus::http {
 
 // Returns the user of the other side of a connected TCP socket. Returns nullopt if the other side
-// has closed its socket, or if it is on another machine.
+// has closed its socket, if it is on another machine, or if its user is unknown in the user
+// namespace of this process.
 std::optional<uid_t> UserOfOtherSide(int socket);
 
 // Returns the user of the connected socket with these ends, from the text of /proc/net/tcp or tcp6.

@@ -17,8 +17,8 @@ constexpr std::size_t kLongestKey = 200;
 // Any user of the node may write the file, so its size is limited.
 constexpr std::uintmax_t kMostBytes = 64 << 10;
 
-// Returns the key in {"job": KEY}. The key must have the form of keys on the server. Ids consist of
-// the same letters.
+// Returns the key in {"job": KEY}. The key must have the form of keys on the server. An id is not a
+// key: with the id, a second directory would look like that of another job.
 Result<std::string> KeyOf(std::string_view text) {
   return json_file::Read(text, "server.json", 2, [](const json_file::Node& file) {
     file.RequireObject({"job"});
@@ -26,7 +26,8 @@ Result<std::string> KeyOf(std::string_view text) {
     const bool fits = !job.empty() && job.size() <= kLongestKey &&
                       job.find_first_not_of(
                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                          "0123456789._-") == std::string::npos;
+                          "0123456789._-") == std::string::npos &&
+                      !job.starts_with("j-");
     if (!fits) json_file::Throw("job is not a key (FindJobDirectories says more)");
     return job;
   });

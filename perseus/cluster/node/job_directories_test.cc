@@ -36,7 +36,8 @@ TEST_F(JobDirectoriesTest, FindsTheKey) {
 }
 
 TEST_F(JobDirectoriesTest, AKeyMeetsTheRuleOfTheServer) {
-  for (const std::string key : {R"(a\n2026 error: forged)", R"(\u001b[31m)", "", "a b"}) {
+  for (const std::string key :
+       {R"(a\n2026 error: forged)", R"(\u001b[31m)", "", "a b", "j-6d5c387eb8e54130"}) {
     Write(R"({"job": ")" + key + R"("})");
     EXPECT_THAT(Find().jobs, IsEmpty()) << key;
     EXPECT_THAT(Find().troubles, ElementsAre(HasSubstr("is not {\"job\": KEY}"))) << key;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 #include <variant>
@@ -96,14 +97,23 @@ void Node::TakeEnd(const std::filesystem::path& directory, Job& job,
 }
 
 std::string Node::LastEventId() const {
-  std::string id;
+  // If two directories name the same job, the one with less counts. Otherwise, a left-over or false
+  // assignment would keep the job from getting its own.
+  std::map<std::string, std::int64_t> versions;
   for (const auto& [directory, job] : jobs_) {
     const auto newest = job.assignment.newest();
     const std::string attached = job.lifecycle.is_attached() ? job.id : "";
     const std::string& its_id = newest ? newest->job : attached;
     if (its_id.empty()) continue;
     const bool has_all = newest && job.assignment.NamesPlansOfAll();
-    id += fmt::format("{}{}:{}", id.empty() ? "" : " ", its_id, has_all ? newest->version : 0);
+    const std::int64_t version = has_all ? newest->version : 0;
+    const auto [known, is_new] = versions.emplace(its_id, version);
+    if (!is_new) known->second = std::min(known->second, version);
+    if (!attached.empty() && attached != its_id) versions[attached] = 0;
+  }
+  std::string id;
+  for (const auto& [job, version] : versions) {
+    id += fmt::format("{}{}:{}", id.empty() ? "" : " ", job, version);
   }
   return id;
 }

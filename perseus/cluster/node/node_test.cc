@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "perseus/base/file.h"
 #include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "tests/support/node_fixture.h"
 
@@ -220,6 +221,21 @@ TEST_F(NodeTest, ARankThatStartsLaterGetsAPlanWithItsInstructions) {
   Turn();
   Turn();
   EXPECT_THAT(server_.requests, Not(Contains(std::string("GET /v1/plans/") + kPlanA)));
+}
+
+TEST_F(NodeTest, AFalseOriginDoesNotKeepAJobFromItsAssignment) {
+  const RankLogs logs = MakeAttachedJob();
+  Receive(7, 0, {{"0", kPlanA}});
+  Turn();
+  protocol::Assignment forged;
+  forged.server = protocol::ServerOrigin{"j-1", 900};
+  for (const char* name : {"another", "z-another"}) {
+    std::filesystem::create_directory(directory_ / name);
+    ASSERT_TRUE(protocol::WriteAssignment(directory_ / name, forged));
+    ASSERT_TRUE(WriteFileAtomically(directory_ / name / "server.json", R"({"job": "mine"})"));
+  }
+  Turn(6'000 * kMillisecond);
+  EXPECT_EQ(node_->LastEventId(), "j-1:7");
 }
 
 TEST_F(NodeTest, RanksOfAnotherPipelineThatStartLaterGetTheirPlan) {

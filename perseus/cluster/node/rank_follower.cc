@@ -1,5 +1,7 @@
 #include "perseus/cluster/node/rank_follower.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <utility>
 #include <variant>
@@ -14,19 +16,30 @@ constexpr Nanoseconds kFindProcessesEvery = kSecond;
 constexpr std::int64_t kMostBehind = 2;
 // A rank that renames a full log has no log for a moment.
 constexpr int kMissedOfDeleted = 2;
+// One look reads at most about this many bytes, so that the logs of one job, which may have any
+// size and number, do not delay the other jobs of the node. The next look goes on.
+constexpr std::uint64_t kMostBytesOfLook = 32U << 20U;
+constexpr std::size_t kMostLogs = 4096;
 
 }  // namespace
 
-void RankFollower::FindLogs(News& news) {
+void RankFollower::FindLogs(News& news, std::uint64_t& bytes) {
   const auto logs = protocol::FindRankLogs(job_directory_);
   if (!logs) {
     news.troubles.push_back(logs.error().Message());
     return;
   }
+  if (logs->size() > kMostLogs) {
+    news.troubles.push_back(fmt::format("{}: more than {} logs of ranks (remove old ones)",
+                                        job_directory_.string(), kMostLogs));
+    return;
+  }
   for (const auto& [name, path] : *logs) {
     if (ranks_.contains(name)) continue;
+    if (bytes >= kMostBytesOfLook) break;
     Rank& rank = ranks_.emplace(name, Rank(path)).first->second;
     const auto passed = rank.reader.SkipToEnd();
+    bytes += rank.reader.bytes_read();
     if (!passed) {
       news.troubles.push_back(passed.error().Message());
       continue;
@@ -94,32 +107,45 @@ void RankFollower::TakeStep(const protocol::RanStep& step, std::int64_t server_v
   collector_.Add(rank.header, step, server_version, now);
 }
 
+void RankFollower::ReadRank(const protocol::RankId& name, Rank& rank,
+                            const std::function<std::int64_t(std::int64_t)>& server_version,
+                            Nanoseconds now, News& news) {
+  const auto records = rank.reader.ReadNew();
+  if (!records) {
+    news.troubles.push_back(records.error().Message());
+    return;
+  }
+  if (!records->empty() && !std::exchange(rank.is_alive, true)) news.have_ranks_changed = true;
+  for (const protocol::RankRecord& record : *records) {
+    if (const auto* header = std::get_if<protocol::RankHeader>(&record)) {
+      // The name of the file identifies the rank, because the header may be wrong.
+      protocol::RankHeader own = *header;
+      own.name = name;
+      TakeHeader(own, rank, news);
+    } else if (const auto* step = std::get_if<protocol::RanStep>(&record)) {
+      TakeStep(*step, server_version(step->assignment_version), rank, now);
+    }
+  }
+}
+
 RankFollower::News RankFollower::Look(
     const std::function<std::int64_t(std::int64_t)>& server_version, Nanoseconds now) {
   News news;
+  std::uint64_t bytes = 0;
   if (now >= next_search_) {
     next_search_ = now + kRankFollowerSearchEvery;
-    FindLogs(news);
+    FindLogs(news, bytes);
   }
   FindProcesses(now);
-  for (auto& [name, rank] : ranks_) {
-    const auto records = rank.reader.ReadNew();
-    if (!records) {
-      news.troubles.push_back(records.error().Message());
-      continue;
-    }
-    if (!records->empty() && !std::exchange(rank.is_alive, true)) news.have_ranks_changed = true;
-    for (const protocol::RankRecord& record : *records) {
-      if (const auto* header = std::get_if<protocol::RankHeader>(&record)) {
-        // The name of the file identifies the rank, because the header may be wrong.
-        protocol::RankHeader own = *header;
-        own.name = name;
-        TakeHeader(own, rank, news);
-      } else if (const auto* step = std::get_if<protocol::RanStep>(&record)) {
-        TakeStep(*step, server_version(step->assignment_version), rank, now);
-      }
-    }
+  auto at = ranks_.lower_bound(next_rank_);
+  for (std::size_t count = ranks_.size(); count > 0 && bytes < kMostBytesOfLook; --count) {
+    if (at == ranks_.end()) at = ranks_.begin();
+    const std::uint64_t before = at->second.reader.bytes_read();
+    ReadRank(at->first, at->second, server_version, now, news);
+    bytes += at->second.reader.bytes_read() - before;
+    ++at;
   }
+  next_rank_ = at == ranks_.end() ? protocol::RankId() : at->first;
   return news;
 }
 

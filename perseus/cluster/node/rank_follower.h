@@ -79,7 +79,11 @@ class RankFollower {
     std::optional<Nanoseconds> step_time;
     Following following;
   };
-  void FindLogs(News& news);
+  // Adds the bytes that it reads to `bytes`.
+  void FindLogs(News& news, std::uint64_t& bytes);
+  void ReadRank(const protocol::RankId& name, Rank& rank,
+                const std::function<std::int64_t(std::int64_t)>& server_version, Nanoseconds now,
+                News& news);
   void ForgetDeleted(const std::map<protocol::RankId, std::filesystem::path>& logs, News& news);
   void FindProcesses(Nanoseconds now);
   void TakeHeader(const protocol::RankHeader& header, Rank& rank, News& news);
@@ -92,6 +96,8 @@ class RankFollower {
   std::map<protocol::RankId, Rank> ranks_;
   StepCollector collector_;
   std::int64_t highest_version_ = 0;
+  // The rank with which the next look begins, because a look may end before the last rank.
+  protocol::RankId next_rank_;
 };
 
 }  // namespace perseus::node

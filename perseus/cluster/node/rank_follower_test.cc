@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <vector>
@@ -195,6 +196,23 @@ TEST_F(RankFollowerTest, AFileOfAnySizeIsOneTrouble) {
   LengthenWithHole(protocol::RankLogPath(directory_.path(), {0, 0, 0}));
   EXPECT_THAT(Look().troubles, ElementsAre(HasSubstr("the line is longer than")));
   EXPECT_THAT(Look().troubles, IsEmpty());
+}
+
+// Otherwise, one job's files would delay all jobs of the node.
+TEST_F(RankFollowerTest, OneLookReadsOnlyAPartOfManyLargeLogs) {
+  constexpr int kLarge = 8;
+  for (int rank = 0; rank < kLarge; ++rank) {
+    logs_.Begin({rank, 0, 0}, 100);
+    LengthenWithHole(protocol::RankLogPath(directory_.path(), {rank, 0, 0}));
+  }
+  logs_.Begin({kLarge, 0, 0}, 100);
+  std::size_t most = 0;
+  int looks = 0;
+  for (; follower_.Alive().size() <= kLarge && looks < 100; ++looks) {
+    most = std::max(most, Look().troubles.size());
+  }
+  EXPECT_THAT(follower_.Alive(), SizeIs(kLarge + 1));
+  EXPECT_LE(most, 2U);
 }
 
 TEST_F(RankFollowerTest, FollowsNoLinkInPlaceOfRanks) {

@@ -20,7 +20,11 @@ constexpr std::size_t kSecretBytes = 32;
 // Whether the request comes from this machine, but not from a web page, and goes to an address such
 // as "127.0.0.1:7410", "[::1]:7410" or "localhost".
 bool IsFromThisMachine(const http::Request& request) {
-  if (!request.Field("origin").empty() || !IsLoopback(request.peer)) return false;
+  // A browser or a proxy sends these fields, for somebody else.
+  for (const char* field : {"origin", "forwarded", "x-forwarded-for", "via"}) {
+    if (!request.Field(field).empty()) return false;
+  }
+  if (!IsLoopback(request.peer)) return false;
   std::string_view host = request.Field("host");
   const std::size_t port = host.rfind(':');
   if (port != std::string_view::npos && host.find(']', port) == std::string_view::npos) {

@@ -92,8 +92,11 @@ TEST_F(RightsTest, RefusesWebPagesWithoutTokens) {
     request.user = ::geteuid();
     request.fields["host"] = host;
     EXPECT_TRUE(here.Identify(request, 0)) << host;
-    request.fields["origin"] = "https://example.org";
-    EXPECT_FALSE(here.Identify(request, 0)) << host;
+    for (const char* field : {"origin", "forwarded", "x-forwarded-for", "via"}) {
+      http::Request of_another = request;
+      of_another.fields[field] = "https://example.org";
+      EXPECT_FALSE(here.Identify(of_another, 0)) << host << field;
+    }
   }
   http::Request remote;
   remote.peer = "192.0.2.7";

@@ -135,13 +135,16 @@ Assignment ReadAssignmentFrom(const Node& file) {
 }
 
 constexpr const char* kAssignment = "assignment.json";
+// Enough for the plans of 50,000 pipelines. Any user may write such a file into an own directory,
+// and a parsed text takes up to 50 times its size.
+constexpr std::uint64_t kMostAssignmentBytes = 4U << 20U;
 
 Result<std::optional<Assignment>> ReadIfThere(const std::filesystem::path& directory,
                                               const std::filesystem::path& name) {
   const std::filesystem::path path = directory / name;
   PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor file, OpenJobFile(directory, name));
   if (!file) return std::optional<Assignment>();
-  PERSEUS_ASSIGN_OR_RETURN(const std::string text, ReadToEnd(file, kMostRegularBytes, path));
+  PERSEUS_ASSIGN_OR_RETURN(const std::string text, ReadToEnd(file, kMostAssignmentBytes, path));
   PERSEUS_ASSIGN_OR_RETURN(Assignment assignment, ParseAssignment(text, path.string()));
   return std::optional<Assignment>(std::move(assignment));
 }

@@ -409,6 +409,7 @@ Result<RankLogReader::Passed> RankLogReader::SkipToEnd() {
   if (!file.IsOpen()) return passed;
   BeginWith(file);
   PERSEUS_ASSIGN_OR_RETURN(const std::string text, file.ReadAt(0, kMostBytes));
+  bytes_read_ += text.size();
   head_ = text.substr(0, kHeadBytes);
   begins_.header = passed.header = HeaderOf(file);
   // The text at the beginning of a step in the format of FormatRecord. Parsing all steps would be
@@ -434,6 +435,7 @@ Result<std::string> RankLogReader::GoToEnd(const OpenFile& file) {
   offset_ = size - std::min<std::uint64_t>(size, kMostBytes);
   line_ = -1;
   PERSEUS_ASSIGN_OR_RETURN(std::string text, file.ReadAt(offset_, kMostBytes));
+  bytes_read_ += text.size();
   const std::size_t end = text.rfind('\n');
   is_within_line_ = end == std::string::npos;
   offset_ += is_within_line_ ? text.size() : end + 1;
@@ -497,6 +499,7 @@ Result<std::vector<RankRecord>> RankLogReader::ReadNewOf(const OpenFile& file) {
   if (head_.size() < kHeadBytes) head_ = head;
 
   PERSEUS_ASSIGN_OR_RETURN(const std::string text, file.ReadAt(offset_, kMostBytes));
+  bytes_read_ += text.size();
   std::vector<RankRecord> records;
   std::string_view rest = text;
   if (rest.size() == kMostBytes && rest.find('\n') == std::string_view::npos) {

@@ -228,6 +228,8 @@ class RankLogReader {
   // Whether a process has the log open for writing: a rank locks its log until it ends, however it
   // ends. Empty: unknown, because the log cannot be opened, or the file system has no locks.
   std::optional<bool> IsBeingWritten() const;
+  // The bytes that all calls have read, for a limit over many logs.
+  std::uint64_t bytes_read() const { return bytes_read_; }
 
  private:
   // Identifies a file independently of its name.
@@ -252,6 +254,7 @@ class RankLogReader {
   // Whether the text at the offset belongs to a line that is too long.
   bool is_within_line_ = false;
   StepBegins begins_;
+  std::uint64_t bytes_read_ = 0;
 };
 
 }  // namespace perseus::protocol
