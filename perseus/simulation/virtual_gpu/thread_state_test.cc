@@ -45,7 +45,6 @@ TEST(ProcessStateTest, ASleepingProcessUsesNoCpuTime) {
   do {
     before = process.CpuTime();
   } while (!process.Sleeps() || process.CpuTime() != before);
-  EXPECT_GT(before, 0);
 }
 
 TEST(ProcessStateTest, ARunningProcessUsesCpuTime) {
