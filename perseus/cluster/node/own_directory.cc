@@ -88,7 +88,7 @@ std::string WhyNotFound(const protocol::AssignmentPlaces& places) {
   if (places.node.empty() || fs::is_symlink(fs::symlink_status(link, ignored))) return "";
   return fmt::format(
       "{} belongs to another user than this process, and has no link to the assignments, so its "
-      "ranks follow no plan of the server (ln -s {} {})",
+      "ranks follow no plan of the server (ln -sT {} {})",
       places.job.string(), fs::absolute(places.node, ignored).string(), link.string());
 }
 

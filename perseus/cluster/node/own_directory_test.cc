@@ -144,7 +144,7 @@ TEST_F(OwnDirectoryTest, AMissingLinkIsAWarning) {
   MakeJobOf(kAnn);
   std::filesystem::remove(jobs_ / "17/node");
   Turn();
-  EXPECT_THAT(logged_.str(), HasSubstr("its ranks follow no plan of the server (ln -s "));
+  EXPECT_THAT(logged_.str(), HasSubstr("its ranks follow no plan of the server (ln -sT "));
   EXPECT_THAT(logged_.str(), HasSubstr("node/17 "));
 }
 

@@ -41,7 +41,7 @@ constexpr Nanoseconds kQuietLookEvery = kSecond;
 constexpr Nanoseconds kCheckLogEvery = kSecond;
 constexpr Nanoseconds kFirstRetry = kSecond;
 constexpr Nanoseconds kLastRetry = 60 * kSecond;
-// If the next step is so much later than usual, the GPU gets its default clock: an evaluation, a
+// A GPU gets its default clock if the next step is this much later than usual: an evaluation, a
 // checkpoint, or a test of the GPU's health runs at the default clocks. A rank that waits in every
 // step until the others have ended theirs keeps its clock. Otherwise, it would wait at a higher
 // power, and change the clock twice in every step.

@@ -135,7 +135,7 @@ class TrainingViewTest : public JobViewTest {
     EXPECT_TRUE(store_->RecordSteps(
         {{.job = job_, .step = 8, .summary = R"({"step_s": 10, "pipelines": {}})", .at = kNow}}));
   }
-  // Node n0 reports at this time that so many of its ranks run, and so many have no lease.
+  // Node n0 reports at this time how many of its ranks run, and how many have no lease.
   void Report(Milliseconds now, int running, int without_lease = 0) {
     for (const char* node : {"n0", "n1"}) {
       const bool is_first = node == std::string("n0");
