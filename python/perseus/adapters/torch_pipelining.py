@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 import weakref
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
@@ -139,7 +140,7 @@ def _auto_stages(cls: Any) -> None:
 
     @functools.wraps(original)
     def backward_one_chunk(stage: Any, *arguments: Any, **named: Any) -> Any:
-        if not _Running.is_one:
+        if not _running.is_one:
             _warn_outside(stage, None)
         return original(stage, *arguments, **named)
 
@@ -195,8 +196,11 @@ def _end_of_loss(schedule: Any, recorder: Recorder) -> _Methods:
 # ---- Steps ----
 
 
-class _Running:
-    is_one = False  # Whether a step or an evaluation of a schedule of this process runs.
+class _Running(threading.local):
+    is_one = False  # Whether a step or an evaluation of a schedule runs in this thread.
+
+
+_running = _Running()
 
 
 def _step(
@@ -206,7 +210,7 @@ def _step(
 
     @functools.wraps(original)
     def step(schedule: Any, *arguments: Any, **named: Any) -> Any:
-        before, _Running.is_one = _Running.is_one, True
+        before, _running.is_one = _running.is_one, True
         try:
             recorder = recorder_of(schedule)
             if recorder is None:
@@ -218,7 +222,7 @@ def _step(
             microbatches = schedule._n_microbatches
             return recorder.run_step(microbatches, original, [schedule, *arguments], named)
         finally:
-            _Running.is_one = before
+            _running.is_one = before
 
     step._perseus_step = True  # type: ignore[attr-defined]
     return step
@@ -344,7 +348,7 @@ def _wrap_stage(recorder: Recorder, stage: Any, chunk: int) -> None:
         is_full = arguments[2] if len(arguments) > 2 else named.get("full_backward", True)
         kind = BACKWARD if is_full else BACKWARD_INPUT
         if stage is not ours() or not begin(kind, microbatch, chunk):
-            if recorder.is_attached and stage is ours() and not _Running.is_one:
+            if recorder.is_attached and stage is ours() and not _running.is_one:
                 _warn_outside(stage, recorder)
             return backward(stage, *arguments, **named)
         try:
