@@ -2,7 +2,6 @@
 #pragma once
 
 #include <fcntl.h>
-#include <sys/file.h>
 
 #include <filesystem>
 #include <fstream>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "perseus/base/file_descriptor.h"
+#include "perseus/runtime/protocol/job_directory/job_files.h"
 #include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 namespace perseus::node {
@@ -51,9 +51,12 @@ class RankLogs {
   }
   // Locks the log of a rank as its process does. The process ends when the descriptor is closed.
   FileDescriptor Lock(const protocol::RankId& name) const {
-    FileDescriptor log(
-        ::open(protocol::RankLogPath(job_directory_, name).c_str(), O_WRONLY | O_CLOEXEC));
-    if (::flock(log.get(), LOCK_EX | LOCK_NB) != 0) throw std::runtime_error("the log is locked");
+    const std::filesystem::path path = protocol::RankLogPath(job_directory_, name);
+    std::filesystem::permissions(path, std::filesystem::perms(0644));
+    FileDescriptor log(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (protocol::LockForWriting(log.get()) != protocol::WriteLock::kTaken) {
+      throw std::runtime_error("the log is locked");
+    }
     return log;
   }
   void Append(const protocol::RankId& name, const protocol::RankRecord& record) const {

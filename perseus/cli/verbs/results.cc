@@ -267,7 +267,7 @@ Result<void> ResultDirectory::Lock() {
     std::error_code error;
     fs::create_directories(path_, error);
     if (error) return SystemFailure(path_, "make the directory", error);
-    FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+    FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     // Another run that ended without results may have removed the directory.
     if (!file && errno == ENOENT && !fs::exists(path_, error)) continue;
     if (!file) {

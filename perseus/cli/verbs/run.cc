@@ -1,11 +1,9 @@
 // `perseus run` runs a training with Perseus attached. At the end, it prints the energy that the
 // training used and saved.
 #include <fmt/core.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -20,7 +18,6 @@
 #include "perseus/base/file_descriptor.h"
 #include "perseus/base/number.h"
 #include "perseus/base/process.h"
-#include "perseus/base/system_cause.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/terminal/table.h"
@@ -350,13 +347,8 @@ TurnkeyOptions TurnkeyOptionsOf(const Streams& streams, const RunFlags& flags,
 // at the end. It holds the lock until it ends. Returns an empty descriptor if another process holds
 // the lock.
 Result<FileDescriptor> Coordinate(const fs::path& job_directory) {
-  constexpr const char* kLock = "run.lock";
   if (job_directory.empty()) return FileDescriptor();
-  PERSEUS_ASSIGN_OR_RETURN(const auto folder, protocol::OwnFolder::Open(job_directory));
-  PERSEUS_ASSIGN_OR_RETURN(FileDescriptor lock, folder.OpenFile(kLock));
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
-  if (errno == EWOULDBLOCK) return FileDescriptor();
-  return SystemFail(errno, "cannot lock", InFile((job_directory / kLock).string()));
+  return protocol::OpenJobLock(job_directory, "run.lock");
 }
 
 std::string WhyNothingIsRecorded(int status) {

@@ -2,6 +2,7 @@
 // committed.
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
@@ -23,10 +24,12 @@ namespace {
 
 // Locks the database for one process while the returned file is open. The lock is on a separate
 // file. If it were on the database file, SQLite would lose its own locks when the process closes
-// the descriptor.
+// the descriptor. Only the owner may read it, because any reader can lock a file.
 Result<FileDescriptor> LockDatabase(const std::string& database) {
   const std::string path = database + ".lock";
-  FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  // An earlier version of Perseus let all users read it.
+  if (lock) static_cast<void>(::fchmod(lock.get(), 0600));
   if (!lock) {
     return FailAs(ErrorKind::kSystem,
                   "cannot open {}: {} (does its directory exist, and may this user write there?)",

@@ -1,7 +1,6 @@
 #include "perseus/runtime/client/live_sessions.h"
 
 #include <pthread.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/runtime/client/driver_gate.h"
+#include "perseus/runtime/protocol/job_directory/job_files.h"
 
 namespace perseus::client {
 namespace {
@@ -72,7 +72,7 @@ ListedDescriptor::~ListedDescriptor() {
   entry_->compare_exchange_strong(listed, -1);
   // One of the two calls fails, because it is for the other kind of descriptor.
   ::shutdown(descriptor_.get(), SHUT_RDWR);
-  ::flock(descriptor_.get(), LOCK_UN);
+  protocol::Unlock(descriptor_.get());
 }
 
 LiveSession* ClaimLiveSession() {

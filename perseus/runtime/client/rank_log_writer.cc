@@ -1,7 +1,6 @@
 #include "perseus/runtime/client/rank_log_writer.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,20 +35,6 @@ tl::unexpected<Error> IsNotRecorded(const Error& cause) {
                 cause.Message());
 }
 
-// Locks the log. Returns whether another process has the lock. A file system without locks is
-// accepted. A reader that looks for the lock (RankLogReader) has it for a moment, so the lock is
-// tried again.
-bool IsLocked(int log) {
-  constexpr int kTries = 5;
-  constexpr useconds_t kPauseUs = 2'000;
-  for (int tries = 1; ::flock(log, LOCK_EX | LOCK_NB) != 0; ++tries) {
-    if (errno != EWOULDBLOCK) return false;
-    if (tries == kTries) return true;
-    ::usleep(kPauseUs);
-  }
-  return false;
-}
-
 }  // namespace
 
 Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path, LiveSession& live,
@@ -62,21 +47,33 @@ Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path, L
   // The file is listed before it is locked. Otherwise, a forked child would keep a copy of it, and
   // with it the lock.
   ListedDescriptor file(*std::move(opened), live.log);
-  if (IsLocked(file.get())) {
+  protocol::WriteLock lock = protocol::LockForWriting(file.get());
+  const auto identity = IdentityOf(file.get(), pipeline);
+  const auto ended = identity ? FindEndedLog(*identity) : std::nullopt;
+  const bool is_replaced = lock == protocol::WriteLock::kOfAnyUser;
+  if (is_replaced) {
+    const std::string name = path.filename();
+    const auto moved = folder->Rename(name, protocol::OlderRankLogPath(name));
+    if (!moved) return IsNotRecorded(moved.error());
+    opened = folder->CreateFile(name, 0600);
+    if (!opened) return IsNotRecorded(opened.error());
+    file = ListedDescriptor(*std::move(opened), live.log);
+    lock = protocol::LockForWriting(file.get());
+  }
+  if (lock != protocol::WriteLock::kTaken) {
     return Fail(
         "another process records as {} ({}); steps are not recorded (set dp_rank, pp_rank "
         "and tp_rank so that each process has its own numbers)",
         path.stem().string(), path.string());
   }
-  const auto identity = IdentityOf(file.get(), pipeline);
-  const auto ended = identity ? FindEndedLog(*identity) : std::nullopt;
   if (!ended) {
     if (::ftruncate(file.get(), 0) != 0) return CannotWrite(path, std::strerror(errno));
     const auto removed = folder->Remove(protocol::OlderRankLogPath(path).filename());
     if (!removed) return IsNotRecorded(removed.error());
   }
+  protocol::PublishLocked(file.get());
   RankLogWriter writer(*std::move(folder), std::move(file), path, live, pipeline);
-  writer.size_ = ended ? ended->size : 0;
+  writer.size_ = ended && !is_replaced ? ended->size : 0;
   writer.continued_ = ended;
   return writer;
 }
@@ -113,10 +110,10 @@ Result<void> RankLogWriter::BeginAnew(std::string_view lines) {
   const std::string name = path_.filename();
   const std::string next = name + ".new";
   const std::string older = protocol::OlderRankLogPath(name);
-  auto file = folder_.CreateFile(next);
+  auto file = folder_.CreateFile(next, 0600);
   if (!file) return IsNotRecorded(file.error());
-  // Locks the file before another process can find it.
-  static_cast<void>(::flock(file->get(), LOCK_EX | LOCK_NB));
+  static_cast<void>(protocol::LockForWriting(file->get()));
+  protocol::PublishLocked(file->get());
   if (WriteBytes(file->get(), lines) < lines.size()) {
     return CannotWrite(path_, std::strerror(errno));
   }

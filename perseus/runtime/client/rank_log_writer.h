@@ -22,9 +22,9 @@ class RankLogWriter {
  public:
   // Creates the file JOBDIR/FOLDER/NAME and its directories, and locks the file until it is closed.
   // Deletes both parts of an earlier log, unless a session of this process wrote it for the same
-  // `pipeline` (a hash). Fails with kInput if another process has locked the file,
-  // and with kSystem if another user could redirect the writes. `live` lists the file, and has to
-  // outlive the writer.
+  // `pipeline` (a hash). If a reader has locked the file, begins a new one. Fails with kInput if
+  // another process writes the log, and with kSystem if another user could redirect the writes.
+  // `live` lists the file, and has to outlive the writer.
   static Result<RankLogWriter> Create(const std::filesystem::path& path, LiveSession& live,
                                       std::uint64_t pipeline);
 

@@ -6,9 +6,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 
 #include "perseus/base/file.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
+#include "tests/support/reader_lock.h"
 #include "tests/support/results.h"
 #include "tests/support/temporary_directory.h"
 
@@ -92,6 +95,37 @@ TEST_F(RankLogWriterTest, ALaterSessionOfTheProcessContinuesTheLog) {
   // A log that this process did not remember.
   static_cast<void>(ValueOf(Create(2)).Append("g\n"));
   EXPECT_FALSE(write(2, "h\n"));
+}
+
+// Any user who may read a log can lock it.
+TEST_F(RankLogWriterTest, AReaderDoesNotKeepTheWriterFromItsLog) {
+  std::filesystem::create_directories(Ranks());
+  std::ofstream(Log()) << "of an earlier run";
+  const auto is_written = [this] { return protocol::RankLogReader(Log()).IsBeingWritten(); };
+  const FileDescriptor first = LockAsReader(Log());
+  EXPECT_EQ(is_written(), false);
+  {
+    auto log = ValueOf(Create());
+    EXPECT_TRUE(log.Append("a\n"));
+    EXPECT_EQ(*ReadFile(Log()), "a\n");
+    EXPECT_EQ(is_written(), true);
+    EXPECT_THAT(Create(), FailsWith(HasSubstr("another process records as dp0-pp0-tp0")));
+    EXPECT_THROW(LockAsReader(Log()), std::runtime_error);
+    ASSERT_TRUE(log.BeginAnew("b\n"));
+    EXPECT_THROW(LockAsReader(Log()), std::runtime_error);
+    EXPECT_EQ(is_written(), true);
+    log.Remember(7, 5);
+  }
+  EXPECT_EQ(is_written(), false);
+  const FileDescriptor second = LockAsReader(Log());
+  auto log = ValueOf(Create());
+  EXPECT_TRUE(log.continued());
+  EXPECT_TRUE(log.Append("c\n"));
+  EXPECT_EQ(log.size(), 2U);
+  EXPECT_EQ(*ReadFile(Log()), "c\n");
+  EXPECT_EQ(*ReadFile(Beside(".1")), "b\n") << "a reader continues with the new log";
+  EXPECT_EQ(is_written(), true);
+  EXPECT_EQ(std::filesystem::status(Log()).permissions(), std::filesystem::perms(0644));
 }
 
 TEST_F(RankLogWriterTest, TruncatesNoFileBehindALink) {

@@ -1,9 +1,7 @@
 #include "perseus/runtime/protocol/job_directory/assignment.h"
 
 #include <fmt/format.h>
-#include <sys/file.h>
 
-#include <cerrno>
 #include <cmath>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -225,9 +223,7 @@ namespace {
 
 constexpr const char* kLock = "coordinator.lock";
 
-// Locks the open file `lock`. On a network file system without locks, nothing is locked.
-Result<FileDescriptor> Locked(FileDescriptor lock, const std::filesystem::path& job_directory) {
-  if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return lock;
+tl::unexpected<Error> HasAnotherCoordinator(const std::filesystem::path& job_directory) {
   return FailAs(
       ErrorKind::kSystem, InFile((job_directory / kLock).string()),
       "another perseus gives this job its assignment (wait for its tune or verify, or end "
@@ -238,8 +234,8 @@ Result<FileDescriptor> Locked(FileDescriptor lock, const std::filesystem::path& 
 
 Result<AssignmentWriter> AssignmentWriter::Open(const AssignmentPlaces& places) {
   AssignmentWriter writer(places, places.job);
-  PERSEUS_ASSIGN_OR_RETURN(auto lock, OpenJobLock(places.job, kLock));
-  PERSEUS_ASSIGN_OR_RETURN(writer.lock_, Locked(std::move(lock), places.job));
+  PERSEUS_ASSIGN_OR_RETURN(writer.lock_, OpenJobLock(places.job, kLock));
+  if (!writer.lock_) return HasAnotherCoordinator(places.job);
   return Continue(std::move(writer));
 }
 
@@ -249,8 +245,10 @@ Result<AssignmentWriter> AssignmentWriter::Open(const std::filesystem::path& job
 
 Result<AssignmentWriter> AssignmentWriter::OpenForNode(const AssignmentPlaces& places) {
   AssignmentWriter writer(places, places.node);
-  PERSEUS_ASSIGN_OR_RETURN(auto lock, OpenJobFile(places.job, kLock));  // Empty: no such file.
-  PERSEUS_ASSIGN_OR_RETURN(writer.lock_, Locked(std::move(lock), places.job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto lock, OpenJobFile(places.job, kLock));
+  if (lock && IsLockedForWriting(lock.get()).value_or(false)) {
+    return HasAnotherCoordinator(places.job);
+  }
   return Continue(std::move(writer));
 }
 

@@ -123,7 +123,8 @@ class AssignmentWriter {
   // while another process is the coordinator of this directory (JOBDIR/coordinator.lock).
   static Result<AssignmentWriter> Open(const AssignmentPlaces& places);
   static Result<AssignmentWriter> Open(const std::filesystem::path& job_directory);
-  // The same for a node that may not write into the job directory: writes into places.node.
+  // The same for a node that may not write into the job directory: writes into places.node. Cannot
+  // lock the job directory, so another coordinator may begin at any time (assignment_places.h).
   static Result<AssignmentWriter> OpenForNode(const AssignmentPlaces& places);
 
   // Makes the next version higher than `version`. The caller needs this if somebody deleted or

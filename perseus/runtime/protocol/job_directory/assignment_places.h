@@ -13,8 +13,8 @@
 //
 // Which assignment counts. The one with the higher version. Each writer reads both places and
 // counts on from there. Both places have the same version only if the node and another coordinator
-// write at the same time, without coordinator.lock. (The user creates this file, and the node only
-// locks it.) Then the one in the job directory counts.
+// write at the same time. (The node sees whether coordinator.lock is locked, but only the user can
+// lock it.) Then the one in the job directory counts.
 //
 // How a rank finds the place of the node. Slurm's prolog makes the link with the job directory.
 // Without Slurm, root does. A rank follows the link if it belongs to the owner of the job

@@ -1,14 +1,17 @@
 #include "perseus/runtime/protocol/job_directory/assignment.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "tests/support/reader_lock.h"
 #include "tests/support/results.h"
 #include "tests/support/temporary_directory.h"
 
@@ -163,6 +166,31 @@ class AssignmentWriterTest : public testing::Test {
 
   TemporaryDirectory directory_;
 };
+
+// Any user who may read the lock can lock it, also if an earlier version of Perseus created it.
+TEST_F(AssignmentWriterTest, AReaderDoesNotKeepCoordinatorsFromTheLock) {
+  const std::filesystem::path path = directory_ / "coordinator.lock";
+  std::ofstream(path) << "";
+  const FileDescriptor reader = LockAsReader(path);
+  EXPECT_TRUE(AssignmentWriter::OpenForNode({directory_.path(), directory_ / "node"}));
+  {
+    const auto writer = AssignmentWriter::Open(directory_.path());
+    ASSERT_TRUE(writer) << writer.error().Message();
+    EXPECT_FALSE(AssignmentWriter::Open(directory_.path()));
+    EXPECT_FALSE(AssignmentWriter::OpenForNode({directory_.path(), directory_ / "node"}));
+    EXPECT_THROW(LockAsReader(path), std::runtime_error);
+  }
+  std::filesystem::permissions(path, std::filesystem::perms(0666));
+  const FileDescriptor other(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  EXPECT_TRUE(AssignmentWriter::Open(directory_.path()));
+  // The other user has the old file open.
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  ASSERT_EQ(::fcntl(other.get(), F_OFD_SETLK, &lock), 0);
+  EXPECT_TRUE(AssignmentWriter::OpenForNode({directory_.path(), directory_ / "node"}));
+  EXPECT_TRUE(AssignmentWriter::Open(directory_.path()));
+  EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms(0644));
+}
 
 TEST_F(AssignmentWriterTest, AssignmentOfBeforeOutliveACoordinatorThatDies) {
   Assignment before;

@@ -56,13 +56,14 @@ Result<FileDescriptor> OpenJobDirectory(const fs::path& job_directory) {
 // in any case.
 bool Flush(int fd) { return ::fsync(fd) == 0 || errno == EINVAL; }
 
-// Opens or creates a regular file that has no second name. Does not change an existing file.
+// Opens or creates a regular file that has no second name. Does not change an existing file. Only
+// this user may read a new file.
 Result<FileDescriptor> OpenToWrite(const FileDescriptor& folder, const std::string& name,
                                    const fs::path& path) {
   // O_NONBLOCK: opening a pipe does not wait for its reader.
   FileDescriptor file(::openat(
       folder.get(), name.c_str(),
-      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666));
+      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600));
   const int error = errno;
   if (!file && error == ELOOP) return IsALink(ErrorKind::kSystem, path, "file");
   if (!file && error != ENXIO) return CannotWrite(path, error);  // A pipe or a socket.
@@ -217,19 +218,70 @@ Result<FileDescriptor> OpenJobFolder(const fs::path& job_directory, std::string_
   return OpenDirectory(opened.get(), std::string(folder), job_directory / folder);
 }
 
+// ---- Locks ----
+
+namespace {
+
+struct flock WholeFile(short type) {
+  struct flock lock {};
+  lock.l_type = type;
+  return lock;
+}
+
+// An earlier version of Perseus let all users write to locks, and the umask of a user may let a
+// group write to a log. Such a user may have the file open for ever.
+bool MayOthersWrite(int file) {
+  struct stat status {};
+  return ::fstat(file, &status) != 0 || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+}
+
+}  // namespace
+
+WriteLock LockForWriting(int file) {
+  if (MayOthersWrite(file)) return WriteLock::kOfAnyUser;
+  while (true) {
+    struct flock lock = WholeFile(F_WRLCK);
+    if (::fcntl(file, F_OFD_SETLK, &lock) == 0) return WriteLock::kTaken;
+    if (errno != EAGAIN && errno != EACCES) return WriteLock::kTaken;
+    // If the other process has just released its lock, this process tries again.
+    if (::fcntl(file, F_OFD_GETLK, &lock) != 0) return WriteLock::kOfAnother;
+    if (lock.l_type == F_RDLCK) return WriteLock::kOfAnyUser;
+    if (lock.l_type == F_WRLCK) return WriteLock::kOfAnother;
+  }
+}
+
+std::optional<bool> IsLockedForWriting(int file) {
+  struct flock lock = WholeFile(F_WRLCK);
+  if (::fcntl(file, F_OFD_GETLK, &lock) != 0) return std::nullopt;
+  return lock.l_type == F_WRLCK && !MayOthersWrite(file);
+}
+
+void PublishLocked(int file) {
+  struct stat status {};
+  if (::fstat(file, &status) == 0 && status.st_size == 0) static_cast<void>(::fchmod(file, 0644));
+}
+
+void Unlock(int file) {
+  struct flock lock = WholeFile(F_UNLCK);
+  ::fcntl(file, F_OFD_SETLK, &lock);
+}
+
 Result<FileDescriptor> OpenJobLock(const fs::path& job_directory, const std::string& name) {
   // The lock may be taken before the first rank creates the directory.
   std::error_code code;
   fs::create_directories(job_directory, code);
+  const fs::path path = job_directory / name;
   PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor folder, OpenJobDirectory(job_directory));
-  FileDescriptor created(::openat(folder.get(), name.c_str(),
-                                  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
-  if (!created) return OpenToWrite(folder, name, job_directory / name);
-  // The permissions do not depend on the umask, because the node daemon and the jobs run as
-  // different users. Only a new file gets these permissions, because another user may have moved an
-  // existing file of this user here.
-  static_cast<void>(::fchmod(created.get(), 0666));
-  return created;
+  PERSEUS_ASSIGN_OR_RETURN(FileDescriptor file, OpenToWrite(folder, name, path));
+  WriteLock lock = LockForWriting(file.get());
+  if (lock == WriteLock::kOfAnyUser) {
+    ::unlinkat(folder.get(), name.c_str(), 0);
+    PERSEUS_ASSIGN_OR_RETURN(file, OpenToWrite(folder, name, path));
+    lock = LockForWriting(file.get());
+  }
+  if (lock == WriteLock::kOfAnother) return FileDescriptor();
+  PublishLocked(file.get());
+  return file;
 }
 
 // ---- OwnFolder ----
@@ -283,11 +335,11 @@ Result<FileDescriptor> OwnFolder::OpenFile(const std::string& name) const {
                 ::geteuid());
 }
 
-Result<FileDescriptor> OwnFolder::CreateFile(const std::string& name) const {
+Result<FileDescriptor> OwnFolder::CreateFile(const std::string& name, mode_t mode) const {
   PERSEUS_RETURN_IF_ERROR(Remove(name));
   FileDescriptor file(::openat(folder_.get(), name.c_str(),
                                O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW,
-                               0666));
+                               mode));
   if (!file) return CannotWrite(path_ / name, errno);
   return file;
 }

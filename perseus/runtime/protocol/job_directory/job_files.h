@@ -10,8 +10,11 @@
 // with a link to any file of the rank's user. OwnFolder opens such files safely.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -56,9 +59,33 @@ Result<void> WriteJobFile(const std::filesystem::path& job_directory,
 Result<FileDescriptor> OpenJobFolder(const std::filesystem::path& job_directory,
                                      std::string_view folder);
 
-// Opens a file of the job directory as a lock. Any user who may write into the directory can lock
-// it. Creates what is missing. Fails (kSystem) if the file is a link, has a second name, or is not
-// a regular file.
+// ---- Locks ----
+//
+// Other users may read the files of a job directory. With flock(2), each of them could lock a file
+// and keep its owner from it. So files are locked with F_OFD_SETLK: a lock for writing needs a
+// descriptor for writing. A reader can still take a lock for reading. Then the owner replaces the
+// file with a new one, which only this user may read until it is locked.
+//
+// A lock ends when all copies of its descriptor are closed.
+
+enum class WriteLock {
+  kTaken,      // This process has the lock, or the file system has no locks.
+  kOfAnother,  // Another process of this user has the lock.
+  kOfAnyUser,  // Another user may have a lock, or may write to the file. Replace the file.
+};
+WriteLock LockForWriting(int file);
+// Whether another process has the file locked for writing. Empty: the file system has no locks.
+// `file` may be open for reading only. False if users other than its owner may write to the file.
+std::optional<bool> IsLockedForWriting(int file);
+// Lets all users read the file who may read its folder. Does nothing if the file has contents,
+// because another user may have moved any file of this user here.
+void PublishLocked(int file);
+// Ends the lock for all copies of the descriptor.
+void Unlock(int file);
+
+// Opens and locks JOBDIR/`name`. Creates what is missing. Returns an empty descriptor if another
+// process has the lock. Fails (kSystem) if the file is a link, has a second name, or is not a
+// regular file.
 Result<FileDescriptor> OpenJobLock(const std::filesystem::path& job_directory,
                                    const std::string& name);
 
@@ -73,12 +100,12 @@ class OwnFolder {
   static Result<OwnFolder> Open(const std::filesystem::path& job_directory,
                                 const std::string& folder = "");
 
-  // Opens a file for appending. Creates the file if nothing has this name. Fails (kSystem) unless
-  // it is a regular file of this user without a second name, because a link may lead to any file.
-  // Does not change an existing file.
+  // Opens a file for appending. Creates the file, which only this user may read, if nothing has
+  // this name. Fails (kSystem) unless it is a regular file of this user without a second name,
+  // because a link may lead to any file. Does not change an existing file.
   Result<FileDescriptor> OpenFile(const std::string& name) const;
   // Creates a file. Replaces the file or link that has this name.
-  Result<FileDescriptor> CreateFile(const std::string& name) const;
+  Result<FileDescriptor> CreateFile(const std::string& name, mode_t mode = 0666) const;
   // Both functions fail (kSystem) if the file system fails. Removing a file that does not exist is
   // no failure.
   Result<void> Rename(const std::string& from, const std::string& to) const;

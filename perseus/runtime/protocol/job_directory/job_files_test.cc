@@ -186,6 +186,21 @@ TEST_F(OwnFolderTest, OpensAndKeepsCreatesAndReplaces) {
   EXPECT_EQ(*ReadFile(directory_ / "a/lock"), "4");
 }
 
+// Otherwise, another user could lock the file before its owner does.
+TEST_F(OwnFolderTest, NobodyElseReadsANewFileBeforeItIsLocked) {
+  const auto file = ValueOf(Ranks().OpenFile("log"));
+  const auto mode = [&] { return std::filesystem::status(Job() / "ranks/log").permissions(); };
+  EXPECT_EQ(mode(), std::filesystem::perms(0600));
+  ASSERT_EQ(LockForWriting(file.get()), WriteLock::kTaken);
+  PublishLocked(file.get());
+  EXPECT_EQ(mode(), std::filesystem::perms(0644));
+  const auto other = ValueOf(Ranks().OpenFile("log"));
+  EXPECT_EQ(LockForWriting(other.get()), WriteLock::kOfAnother);
+  EXPECT_EQ(IsLockedForWriting(other.get()), true);
+  Unlock(file.get());
+  EXPECT_EQ(IsLockedForWriting(other.get()), false);
+}
+
 TEST_F(OwnFolderTest, WritesThroughNoLink) {
   std::filesystem::create_directory(Job() / "ranks");
   const auto make = [&](const std::string& name) { return Job() / "ranks" / name; };
@@ -270,11 +285,11 @@ TEST_F(OwnFolderTest, ADirectoryOrAFileOfAnotherUserIsRefused) {
 }
 
 // Another user may rename a file of this user to the name of a lock.
-TEST_F(OwnFolderTest, OnlyANewLockIsOpenToEverybody) {
+TEST_F(OwnFolderTest, OnlyAnEmptyLockIsOpenToEverybody) {
   namespace fs = std::filesystem;
-  const fs::perms everybody = fs::perms::others_write;
+  const fs::perms everybody = fs::perms::others_read;
   ASSERT_TRUE(OpenJobLock(Job(), "new.lock"));
-  EXPECT_EQ(fs::status(Job() / "new.lock").permissions() & everybody, everybody);
+  EXPECT_EQ(fs::status(Job() / "new.lock").permissions(), fs::perms(0644));
   std::ofstream(Job() / "moved.lock") << "secret";
   fs::permissions(Job() / "moved.lock", fs::perms::owner_read | fs::perms::owner_write);
   ASSERT_TRUE(OpenJobLock(Job(), "moved.lock"));

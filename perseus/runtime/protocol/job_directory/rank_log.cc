@@ -1,7 +1,6 @@
 #include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -343,12 +342,7 @@ class RankLogReader::OpenFile {
     return text;
   }
 
-  // The lock of a log that nobody writes is taken until this object ends. That is a moment, and a
-  // writer that begins in this moment tries again.
-  std::optional<bool> IsLocked() const {
-    if (::flock(file_.get(), LOCK_SH | LOCK_NB) == 0) return false;
-    return errno == EWOULDBLOCK ? std::optional(true) : std::nullopt;
-  }
+  std::optional<bool> IsLocked() const { return IsLockedForWriting(file_.get()); }
 
   Result<std::uint64_t> Size() const {
     struct stat status {};
