@@ -1,5 +1,6 @@
 #include "perseus/cluster/node/assignment_sync.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -128,6 +129,7 @@ void AssignmentSync::Want(const protocol::AssignmentEvent& assignment) {
   }
   is_nothing_wanted_ = false;
   upcoming_ = assignment.upcoming;
+  DeleteOldPlans();
 }
 
 void AssignmentSync::WantNothing() {
@@ -203,6 +205,14 @@ std::set<std::string> AssignmentSync::MissingUpcoming() const {
 
 Result<void> AssignmentSync::StorePlan(const std::string& id, const std::string& text) {
   PERSEUS_ASSIGN_OR_RETURN(const auto plan, plan_file::ParsePlan(text, id));
+  std::uint64_t bytes = text.size();
+  for (const auto& [other, size] : ServerPlans()) bytes += other == id ? 0 : size;
+  if (bytes > kMostBytesOfPlans) {
+    return FailAs(ErrorKind::kSystem, InFile((place() / "plans").string()),
+                  "the plans that the server wants would take more than {} MiB (plan the job with "
+                  "fewer instructions, or end it)",
+                  kMostBytesOfPlans >> 20U);
+  }
   PERSEUS_RETURN_IF_ERROR(protocol::WriteJobFile(place(), PlanPath(id), text));
   cut_for_[id] = RanksOfCut(plan);
   return {};
@@ -231,11 +241,9 @@ Result<void> AssignmentSync::Write(const JobProgress& progress) {
                                             ? protocol::AssignmentWriter::Open(places_)
                                             : protocol::AssignmentWriter::OpenForNode(places_));
   writer.CountFrom(highest_version_);
-  // A rank that has just read the previous assignment may be about to read the plan of that
-  // assignment.
-  std::set<std::string> kept(upcoming_.begin(), upcoming_.end());
-  AddPlans(protocol::ReadAssignment(places_).value_or(std::nullopt), kept);
-  AddPlans(lasting_, kept);
+  previous_plans_.clear();
+  AddPlans(protocol::ReadAssignment(places_).value_or(std::nullopt), previous_plans_);
+  AddPlans(lasting_, previous_plans_);
   if (is_nothing_wanted_) {
     protocol::Assignment own;
     own.own = true;
@@ -248,22 +256,40 @@ Result<void> AssignmentSync::Write(const JobProgress& progress) {
     PERSEUS_RETURN_IF_ERROR(writer.Write(*wanted_, from_step));
   }
   has_restarted_ = were_plans_short_ = false;
-  AddPlans(wanted_, kept);
-  DeletePlansBut(kept);
+  DeleteOldPlans();
   return Look();
 }
 
-// Deletes the server's plans that are not in `kept`. If a file cannot be deleted now, the next
-// assignment deletes it.
-void AssignmentSync::DeletePlansBut(const std::set<std::string>& kept) {
+// Returns the sizes of the server's plan files, in bytes, by plan id.
+std::map<std::string, std::uint64_t> AssignmentSync::ServerPlans() const {
+  std::map<std::string, std::uint64_t> sizes;
   const auto plans = protocol::OpenJobFolder(place(), "plans");
   const auto names = protocol::ListJobFolder(place(), "plans");
-  if (!plans || !names) return;
+  if (!plans || !names) return sizes;
   for (const std::string& name : *names) {
+    struct stat status {};
     const std::string id = IdOf(name);
     const bool is_of_server = protocol::IsPlanId(id) && name == id + ".json";
-    if (!is_of_server || kept.contains(id)) continue;
-    ::unlinkat(plans->get(), name.c_str(), 0);
+    if (!is_of_server) continue;
+    ::fstatat(plans->get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW);
+    sizes.emplace(id, static_cast<std::uint64_t>(status.st_size));
+  }
+  return sizes;
+}
+
+// Deletes the server's plans that no assignment needs. If a file cannot be deleted now, the next
+// event or assignment deletes it.
+void AssignmentSync::DeleteOldPlans() {
+  std::set<std::string> kept = previous_plans_;
+  kept.insert(upcoming_.begin(), upcoming_.end());
+  AddPlans(wanted_, kept);
+  AddPlans(lasting_, kept);
+  AddPlans(protocol::ReadAssignment(places_).value_or(std::nullopt), kept);
+  const auto plans = protocol::OpenJobFolder(place(), "plans");
+  if (!plans) return;
+  for (const auto& [id, size] : ServerPlans()) {
+    if (kept.contains(id)) continue;
+    ::unlinkat(plans->get(), (id + ".json").c_str(), 0);
     cut_for_.erase(id);
   }
 }

@@ -60,7 +60,8 @@ class AssignmentSync {
   Result<void> Look();
 
   // Sets the wanted assignment. Ignores a version that is older than the current one. The same
-  // version may come again with the plans of more pipelines, for ranks that started later.
+  // version may come again with the plans of more pipelines, for ranks that started later. Deletes
+  // plan files that only the previous wanted assignment needed.
   void Want(const protocol::AssignmentEvent& assignment);
   // Handles the end of the job: the next Write withdraws the server's assignment.
   void WantNothing();
@@ -87,7 +88,9 @@ class AssignmentSync {
   // follow it.
   bool HasPlan(const std::string& id) const;
   // Writes the plan file. Refuses (kInput) a text that is not a plan. The plan may lack
-  // instructions of ranks that are not on this node.
+  // instructions of ranks that are not on this node. Fails (kSystem) if all plan files of the
+  // server would take more than kMostBytesOfPlans.
+  static constexpr std::uint64_t kMostBytesOfPlans = 256U << 20U;
   Result<void> StorePlan(const std::string& id, const std::string& text);
 
   // Whether Write has anything to do.
@@ -113,7 +116,8 @@ class AssignmentSync {
   bool IsBehind() const { return version_ < highest_version_; }
   bool HasPlansWanted() const;
   std::set<int> RanksThatFollow(const std::string& id) const;
-  void DeletePlansBut(const std::set<std::string>& kept);
+  std::map<std::string, std::uint64_t> ServerPlans() const;
+  void DeleteOldPlans();
 
   // The directory in which the node writes.
   const std::filesystem::path& place() const {
@@ -130,6 +134,8 @@ class AssignmentSync {
   // The assignment from the server, with the server's from_step.
   std::optional<protocol::Assignment> wanted_;
   std::vector<std::string> upcoming_;  // Ids of plans, from the same event.
+  // Ids of plans that were in force before the last Write. A rank may be about to read them.
+  std::set<std::string> previous_plans_;
   bool is_nothing_wanted_ = false;
   bool has_restarted_ = false;
   // Whether an active plan file lacks the instructions of a rank that started later.

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "perseus/runtime/protocol/job_directory/assignment.h"
+#include "tests/support/results.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/tiny_plan.h"
 
@@ -287,6 +288,42 @@ TEST_F(AssignmentSyncTest, DeletesPlansThatAreNoLongerNeeded) {
   again.plans = {{0, plan(1)}};
   sync_.Want(again);
   EXPECT_THAT(sync_.MissingPlans(), ElementsAre(plan(1)));
+}
+
+// A server sends many versions while another coordinator keeps the node from writing any of them.
+TEST_F(AssignmentSyncTest, PlansOfVersionsThatWereNeverWrittenDoNotStay) {
+  Follow(Version(7));
+  const auto tune = protocol::AssignmentWriter::Open(directory_.path());
+  ASSERT_TRUE(tune);
+  for (int version = 8; version < 40; ++version) {
+    protocol::AssignmentEvent event = Version(version);
+    event.plans[0] = fmt::format("p-{:016x}", version);
+    event.upcoming = {fmt::format("p-{:016x}", 100 + version)};
+    sync_.Want(event);
+    ASSERT_TRUE(sync_.StorePlan(event.plans[0], TinyPlan()));
+    ASSERT_TRUE(sync_.StorePlan(event.upcoming[0], TinyPlan()));
+    EXPECT_FALSE(sync_.Write({}));
+  }
+  const std::filesystem::directory_iterator files(directory_ / "plans");
+  EXPECT_EQ(std::distance(files, {}), 3) << "in force, wanted and upcoming";
+  EXPECT_TRUE(sync_.HasPlan(kPlanA)) << "ranks follow it";
+}
+
+TEST_F(AssignmentSyncTest, PlansOfAJobTakeLimitedSpace) {
+  std::filesystem::create_directory(directory_ / "plans");
+  std::ofstream(directory_ / PlanPath(kPlanB)) << "";
+  std::filesystem::resize_file(directory_ / PlanPath(kPlanB), 256U << 20U);
+  sync_.Want(Version(7));
+  EXPECT_FALSE(std::filesystem::exists(directory_ / PlanPath(kPlanB))) << "nothing wants it";
+  protocol::AssignmentEvent event = Version(8);
+  event.upcoming = {kPlanB};
+  sync_.Want(event);
+  std::ofstream(directory_ / PlanPath(kPlanB)) << "";
+  std::filesystem::resize_file(directory_ / PlanPath(kPlanB), 256U << 20U);
+  EXPECT_THAT(sync_.StorePlan(kPlanA, TinyPlan()),
+              FailsWith(HasSubstr("plans: the plans that the server wants would take more than")));
+  EXPECT_TRUE(sync_.StorePlan(kPlanB, TinyPlan()));
+  EXPECT_TRUE(sync_.StorePlan(kPlanA, TinyPlan()));
 }
 
 TEST_F(AssignmentSyncTest, FollowsNoLinksOfTheOwner) {

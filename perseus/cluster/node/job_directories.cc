@@ -44,7 +44,7 @@ JobDirectories FindJobDirectories(const std::filesystem::path& parent) {
     if (!std::filesystem::is_regular_file(status) && !std::filesystem::is_symlink(status)) continue;
     const auto text = protocol::ReadJobFile(entry.path(), kServerFile, kMostBytes);
     if (!text) {
-      found.troubles.push_back(text.error().Message());
+      found.troubles.emplace(entry.path(), text.error().Message());
       continue;
     }
     if (const auto job = KeyOf(*text)) {
@@ -52,10 +52,12 @@ JobDirectories FindJobDirectories(const std::filesystem::path& parent) {
       continue;
     }
     // The message quotes nothing from the file, because any user of the node may have written it.
-    found.troubles.push_back(fmt::format(
-        "{}: is not {{\"job\": KEY}} (expected the key of a job: 1 to {} letters, digits, '.', '_' "
-        "and '-')",
-        path.string(), kLongestKey));
+    found.troubles.emplace(
+        entry.path(),
+        fmt::format(
+            "{}: is not {{\"job\": KEY}} (expected the key of a job: 1 to {} letters, digits, "
+            "'.', '_' and '-')",
+            path.string(), kLongestKey));
   }
   return found;
 }

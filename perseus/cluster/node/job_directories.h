@@ -7,13 +7,13 @@
 #include <filesystem>
 #include <map>
 #include <string>
-#include <vector>
 
 namespace perseus::node {
 
 struct JobDirectories {
   std::map<std::filesystem::path, std::string> jobs;  // The job keys, by directory.
-  std::vector<std::string> troubles;                  // One text for each file that cannot be read.
+  // One text for each server.json that cannot be read, by directory.
+  std::map<std::filesystem::path, std::string> troubles;
 };
 // Returns the job directories in `parent`, or none if `parent` does not exist.
 JobDirectories FindJobDirectories(const std::filesystem::path& parent);

@@ -40,7 +40,9 @@ TEST_F(JobDirectoriesTest, AKeyMeetsTheRuleOfTheServer) {
        {R"(a\n2026 error: forged)", R"(\u001b[31m)", "", "a b", "j-6d5c387eb8e54130"}) {
     Write(R"({"job": ")" + key + R"("})");
     EXPECT_THAT(Find().jobs, IsEmpty()) << key;
-    EXPECT_THAT(Find().troubles, ElementsAre(HasSubstr("is not {\"job\": KEY}"))) << key;
+    EXPECT_THAT(Find().troubles,
+                ElementsAre(Pair(directory_ / "run", HasSubstr("is not {\"job\": KEY}"))))
+        << key;
   }
   Write(R"({"job": ")" + std::string(201, 'a') + R"("})");
   EXPECT_THAT(Find().jobs, IsEmpty());
@@ -48,9 +50,9 @@ TEST_F(JobDirectoriesTest, AKeyMeetsTheRuleOfTheServer) {
 
 TEST_F(JobDirectoriesTest, ATroubleQuotesNothingOfTheFile) {
   Write("secret password");
-  EXPECT_THAT(Find().troubles, ElementsAre(Not(HasSubstr("secret"))));
+  EXPECT_THAT(Find().troubles, ElementsAre(Pair(directory_ / "run", Not(HasSubstr("secret")))));
   Write(R"({"secret": 1})");
-  EXPECT_THAT(Find().troubles, ElementsAre(Not(HasSubstr("secret"))));
+  EXPECT_THAT(Find().troubles, ElementsAre(Pair(directory_ / "run", Not(HasSubstr("secret")))));
 }
 
 TEST_F(JobDirectoriesTest, ALinkIsRefused) {
@@ -58,13 +60,15 @@ TEST_F(JobDirectoriesTest, ALinkIsRefused) {
   std::ofstream(directory_ / "other.json") << R"({"job": "run"})";
   std::filesystem::create_symlink(directory_ / "other.json", directory_ / "run/server.json");
   EXPECT_THAT(Find().jobs, IsEmpty());
-  EXPECT_THAT(Find().troubles, ElementsAre(HasSubstr("server.json: is a symbolic link")));
+  EXPECT_THAT(Find().troubles,
+              ElementsAre(Pair(directory_ / "run", HasSubstr("server.json: is a symbolic link"))));
 }
 
 TEST_F(JobDirectoriesTest, AFileThatIsTooLongIsRefused) {
   Write(std::string(70'000, ' ') + R"({"job": "run"})");
   EXPECT_THAT(Find().jobs, IsEmpty());
-  EXPECT_THAT(Find().troubles, ElementsAre(HasSubstr("is larger than 65536 bytes")));
+  EXPECT_THAT(Find().troubles,
+              ElementsAre(Pair(directory_ / "run", HasSubstr("is larger than 65536 bytes"))));
 }
 
 }  // namespace

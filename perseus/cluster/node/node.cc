@@ -44,7 +44,10 @@ bool MayBeSentAgain(const http::Response& response) {
 }  // namespace
 
 Node::Node(NodeOptions options, Uplink::Send send, spdlog::logger& log)
-    : options_(std::move(options)), uplink_(std::move(send), log), log_(log) {}
+    : options_(std::move(options)), uplink_(std::move(send), log), log_(log) {
+  options_.assignments_directory = WithoutLinks(options_.assignments_directory);
+  DeleteVanishedPlaces(options_.assignments_directory);
+}
 
 std::string Node::JobTarget(const Job& job) const {
   return fmt::format("/v1/nodes/{}/jobs/{}", http::PercentEncoded(options_.name),
@@ -136,7 +139,9 @@ void Node::FindJobs(Nanoseconds now) {
   next_search_ = now + kNodeSearchEvery;
   JobDirectories found;
   if (!options_.jobs_directory.empty()) found = FindJobDirectories(options_.jobs_directory);
-  for (const std::string& trouble : found.troubles) uplink_.WarnOnce(trouble, trouble);
+  for (const auto& [directory, trouble] : found.troubles) {
+    uplink_.WarnOnce(directory.string(), trouble);
+  }
   found.jobs.insert(options_.jobs.begin(), options_.jobs.end());
   for (auto job = jobs_.begin(); job != jobs_.end();) {
     const auto still = found.jobs.find(job->first);
@@ -169,9 +174,11 @@ void Node::AddJob(const std::filesystem::path& directory, const std::string& key
         fmt::format("{} and {} have the same name, and the latter gets no plans (rename it)",
                     other.string(), directory.string()));
   }
+  // For example, the disk may be full. The next search tries again.
   if (const auto prepared = PreparePlace(places, id); !prepared) {
-    uplink_.WarnOnce(directory.string() + " place", prepared.error().Message());
+    return uplink_.WarnOnce(directory.string() + " place", prepared.error().Message());
   }
+  uplink_.Recovered(directory.string() + " place");
   if (const std::string why = WhyNotFound(places); !why.empty()) {
     uplink_.WarnOnce(directory.string() + " link", why);
   }
@@ -185,7 +192,10 @@ void Node::ReadJob(const std::filesystem::path& directory, Job& job, Nanoseconds
   }
   const auto news = job.ranks.Look(
       [&job](std::int64_t version) { return job.assignment.ServerVersionOf(version); }, now);
-  for (const std::string& trouble : news.troubles) uplink_.WarnOnce(trouble, trouble);
+  // A text may name a line, so it is not the subject: a log can have any number of lines.
+  for (const std::string& trouble : news.troubles) {
+    uplink_.WarnOnce(directory.string() + " logs", trouble);
+  }
   job.assignment.SawVersion(job.ranks.highest_version());
   if (news.has_restarted) {
     job.assignment.Restart();
@@ -344,12 +354,12 @@ void Node::Detach(const Job& job, Nanoseconds now) {
 
 // ---- Assignment ----
 
-// Stores the plan files that the event names. If a file cannot be stored, it is fetched later, with
-// a warning.
+// Stores the plan files that the event names. If a file cannot be stored, this file and those after
+// it are fetched later, with a warning.
 void Node::StoreFiles(Job& job, const protocol::AssignmentEvent& assignment) {
   for (const auto& [id, text] : assignment.files) {
     if (!job.assignment.Names(id) || job.assignment.HasPlan(id)) continue;
-    static_cast<void>(job.assignment.StorePlan(id, text));
+    if (!job.assignment.StorePlan(id, text)) return;
   }
 }
 
@@ -373,14 +383,15 @@ bool Node::FetchPlan(Job& job, const std::string& id, Nanoseconds now) {
   } else if (const auto kept = job.assignment.StorePlan(id, answer->body); !kept) {
     problem = kept.error().Message();
   }
+  const std::string about = "plans of " + job.key;
   if (problem.empty()) {
-    uplink_.Recovered(id);
+    uplink_.Recovered(about);
     return true;
   }
   job.next_fetch = now + kRetryAfter;
-  uplink_.WarnOnce(id, fmt::format("plan {} of job {} is not available: {}; ranks keep their "
-                                   "assignment",
-                                   id, job.key, problem));
+  uplink_.WarnOnce(about, fmt::format("plan {} of job {} is not available: {}; ranks keep their "
+                                      "assignment",
+                                      id, job.key, problem));
   return false;
 }
 

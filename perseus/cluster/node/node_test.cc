@@ -415,6 +415,28 @@ TEST_F(NodeTest, ReportsNothingWhileAnotherProcessHasItsName) {
   EXPECT_THAT(server_.reports.back()[0].at("steps"), SizeIs(10));
 }
 
+TEST_F(NodeTest, ADamagedLogIsOneWarning) {
+  const RankLogs logs = MakeAttachedJob();
+  const std::string before = logged_.str();
+  for (int i = 0; i < 5; ++i) {
+    logs.Text("dp0-pp0-tp0.jsonl", "nonsense\n");
+    Turn();
+  }
+  EXPECT_THAT(logged_.str().substr(before.size()), HasSubstr("dp0-pp0-tp0.jsonl:2"));
+  EXPECT_THAT(logged_.str().substr(before.size()), Not(HasSubstr("dp0-pp0-tp0.jsonl:3")));
+}
+
+TEST_F(NodeTest, PlansThatDoNotComeAreOneWarning) {
+  MakeAttachedJob();
+  server_.plan = "nonsense";
+  for (int version = 7; version < 12; ++version) {
+    Receive(version, 1, {{"0", fmt::format("p-{:016x}", version)}});
+    Turn(5'000 * kMillisecond);
+  }
+  EXPECT_THAT(logged_.str(), HasSubstr("plan p-0000000000000007 of job gpt3-run7 is not avail"));
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("plan p-0000000000000008")));
+}
+
 TEST_F(NodeTest, ADeletedDirectoryIsDetached) {
   const RankLogs logs = MakeAttachedJob();
   std::filesystem::remove_all(directory_ / "run");

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <system_error>
@@ -38,6 +39,49 @@ Result<void> MakeReadable(const fs::path& directory) {
   return SystemFail(errno, "cannot change", InFile(directory.string()));
 }
 
+// Creates the parent of all places if it does not exist. Fails as PreparePlace does.
+Result<void> PrepareParent(const fs::path& parent) {
+  fs::path at;
+  for (const fs::path& part : parent) {
+    at /= part;
+    const bool is_parent = at == parent;
+    if (is_parent) {
+      PERSEUS_RETURN_IF_ERROR(MakeReadable(at));
+    }
+    struct stat its {};
+    if (::lstat(at.c_str(), &its) != 0)
+      return SystemFail(errno, "cannot open", InFile(at.string()));
+    const bool is_shared = (its.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+    // In a sticky directory such as /tmp, nobody can replace the directory of another user.
+    const bool is_sticky = (its.st_mode & S_ISVTX) != 0 && !is_parent;
+    const bool is_own = its.st_uid == 0 || its.st_uid == ::geteuid();
+    if (S_ISDIR(its.st_mode) && is_own && (!is_shared || is_sticky)) continue;
+    return FailAs(
+        ErrorKind::kSystem, InFile(at.string()),
+        "is a symbolic link, or another user may replace what is in it, so no assignments "
+        "are written to {} (choose a directory for assignments that, like all directories "
+        "above it, only root and this user may write)",
+        parent.string());
+  }
+  return {};
+}
+
+// The contents of kIdentityFile. The path is last, because it may contain anything.
+std::string IdentityText(const fs::path& job_directory, const DirectoryId& id) {
+  std::error_code ignored;
+  return fmt::format("device {} number {} owner {} {}\n", id.device, id.number, id.owner,
+                     fs::absolute(job_directory, ignored).string());
+}
+
+// Whether the job directory with this identity still exists. True if this is unknown.
+bool Exists(const std::string& identity) {
+  const std::size_t begin = std::min(identity.find('/'), identity.size());
+  const fs::path directory = identity.substr(begin, identity.size() - begin - 1);
+  struct stat status {};
+  if (::stat(directory.c_str(), &status) != 0) return errno != ENOENT && errno != ENOTDIR;
+  return IdentityText(directory, IdentifyDirectory(directory)) == identity;
+}
+
 }  // namespace
 
 DirectoryId IdentifyDirectory(const fs::path& directory) {
@@ -58,6 +102,14 @@ std::vector<std::string> NamesOfUser(uid_t user) {
   return names;
 }
 
+fs::path WithoutLinks(const fs::path& directory) {
+  std::error_code error;
+  const fs::path absolute = fs::absolute(directory, error).lexically_normal();
+  const fs::path path = fs::weakly_canonical(absolute, error);
+  const fs::path& found = error ? absolute : path;
+  return found.has_filename() ? found : found.parent_path();
+}
+
 protocol::AssignmentPlaces PlacesFor(const fs::path& job_directory, const DirectoryId& id,
                                      const fs::path& parent) {
   if (id == DirectoryId() || id.owner == ::geteuid()) return {job_directory};
@@ -66,15 +118,24 @@ protocol::AssignmentPlaces PlacesFor(const fs::path& job_directory, const Direct
 
 Result<void> PreparePlace(const protocol::AssignmentPlaces& places, const DirectoryId& id) {
   if (places.node.empty()) return {};
-  const std::string identity =
-      fmt::format("device {} number {} owner {}\n", id.device, id.number, id.owner);
+  PERSEUS_RETURN_IF_ERROR(PrepareParent(places.node.parent_path()));
+  const std::string identity = IdentityText(places.job, id);
   const auto known = protocol::ReadJobFile(places.node, kIdentityFile);
   if (known && *known == identity) return {};
   DeletePlace(places);
-  PERSEUS_RETURN_IF_ERROR(MakeReadable(places.node.parent_path()));
   PERSEUS_RETURN_IF_ERROR(MakeReadable(places.node));
   PERSEUS_RETURN_IF_ERROR(MakeReadable(places.node / "plans"));
   return protocol::WriteJobFile(places.node, kIdentityFile, identity);
+}
+
+void DeleteVanishedPlaces(const fs::path& parent) {
+  std::error_code ignored;
+  if (!fs::exists(parent, ignored) || !PrepareParent(parent)) return;
+  for (const auto& entry : fs::directory_iterator(parent, ignored)) {
+    const auto identity = protocol::ReadJobFile(entry.path(), kIdentityFile);
+    const bool is_place = identity && identity->starts_with("device ");
+    if (is_place && !Exists(*identity)) fs::remove_all(entry.path(), ignored);
+  }
 }
 
 void DeletePlace(const protocol::AssignmentPlaces& places) {
@@ -89,7 +150,7 @@ std::string WhyNotFound(const protocol::AssignmentPlaces& places) {
   return fmt::format(
       "{} belongs to another user than this process, and has no link to the assignments, so its "
       "ranks follow no plan of the server (ln -sT {} {})",
-      places.job.string(), fs::absolute(places.node, ignored).string(), link.string());
+      places.job.string(), places.node.string(), link.string());
 }
 
 }  // namespace perseus::node

@@ -26,6 +26,9 @@ DirectoryId IdentifyDirectory(const std::filesystem::path& directory);
 // Returns the names of a user: the name, if the user has one, and the id.
 std::vector<std::string> NamesOfUser(uid_t user);
 
+// Returns the absolute path without symbolic links. If it cannot be resolved, returns it with them.
+std::filesystem::path WithoutLinks(const std::filesystem::path& directory);
+
 // Returns the places of a job. places.node is PARENT/NAME, with the last part of the job directory
 // as its name, or empty. A directory that does not exist yet gets no other place.
 protocol::AssignmentPlaces PlacesFor(const std::filesystem::path& job_directory,
@@ -33,8 +36,13 @@ protocol::AssignmentPlaces PlacesFor(const std::filesystem::path& job_directory,
 
 // Creates places.node for the job directory with this identity. Deletes what the node wrote there
 // for another directory with this name, such as that of another user before. Does nothing if
-// places.node is empty. Fails (kSystem) if the place cannot be written.
+// places.node is empty. Fails (kSystem) if the place cannot be written. Also fails unless only root
+// and this user can replace the parent of places.node and each directory above it: another user
+// could lead this process to any file. None of them may be a symbolic link.
 Result<void> PreparePlace(const protocol::AssignmentPlaces& places, const DirectoryId& id);
+
+// Deletes the places in `parent` whose job directory no longer exists, or is now another one.
+void DeleteVanishedPlaces(const std::filesystem::path& parent);
 
 // Deletes places.node with its content.
 void DeletePlace(const protocol::AssignmentPlaces& places);

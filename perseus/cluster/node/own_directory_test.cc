@@ -2,6 +2,7 @@
 // tests need root.
 #include "perseus/cluster/node/own_directory.h"
 
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -133,6 +134,114 @@ TEST_F(OwnDirectoryTest, AnotherUserDoesNotTakeAJob) {
   EXPECT_EQ(InForce("jobs/1").PlanOf(0), "") << "he gets no plan";
   ASSERT_EQ(server_.reports.back().size(), 1U);
   EXPECT_EQ(server_.reports.back()[0].value("steps", json::array()).size(), 0U) << "of his ranks";
+}
+
+// A user who can replace the directory of the assignments could lead the node to any file.
+TEST_F(OwnDirectoryTest, NoOtherUserMayReplaceTheDirectoryOfTheAssignments) {
+  namespace fs = std::filesystem;
+  const fs::path parent = directory_ / "bobs";
+  const fs::path place = parent / "node";
+  MakeJobOf(kAnn);
+  const auto start = [&](const fs::path& directory) {
+    NodeOptions options{.name = "n7", .jobs_directory = jobs_, .jobs = {}};
+    options.assignments_directory = directory;
+    node_ = std::make_unique<Node>(
+        options, [this](const auto& request) { return server_.Answer(request); }, log_);
+    Turn();
+  };
+  const auto refuses = [&](const char* what) {
+    logged_.str("");
+    start(place);
+    EXPECT_FALSE(fs::exists(place / "17")) << what;
+    EXPECT_THAT(logged_.str(), HasSubstr("(choose a directory for assignments that")) << what;
+  };
+  fs::create_directory(parent);
+  ASSERT_EQ(::chown(parent.c_str(), kBob, kBob), 0);
+  refuses("Bob owns a directory above it");
+  EXPECT_FALSE(fs::exists(place));
+  ASSERT_EQ(::chown(parent.c_str(), 0, 0), 0);
+  fs::permissions(parent, fs::perms(0775));
+  refuses("a group writes above it");
+  fs::permissions(parent, fs::perms(01777));
+  fs::create_directory(place);
+  ASSERT_EQ(::chown(place.c_str(), kBob, kBob), 0);
+  refuses("Bob took the name in a sticky directory");
+  ASSERT_EQ(::chown(place.c_str(), 0, 0), 0);
+  fs::permissions(place, fs::perms(01777));
+  refuses("Bob may take the names of jobs");
+  fs::permissions(place, fs::perms(0755));
+
+  // Only the start of the node follows links.
+  fs::create_directory_symlink(parent, directory_ / "link");
+  start(directory_ / "link/node/");
+  EXPECT_TRUE(fs::exists(place / "17"));
+  fs::remove(directory_ / "link");
+  fs::create_directory_symlink(directory_ / "elsewhere", directory_ / "link");
+  Receive(7, 1, {{"0", kPlanA}});
+  Turn();
+  EXPECT_TRUE(fs::exists(place / "17/assignment.json"));
+}
+
+// The epilog of Slurm may remove a job while the node does not run.
+TEST_F(OwnDirectoryTest, PlacesOfVanishedDirectoriesAreDeletedAtTheStart) {
+  MakeJobOf(kAnn, "17");
+  MakeJobOf(kAnn, "18");
+  MakeJobOf(kAnn, "19");
+  Turn();
+  const std::filesystem::path place = directory_ / "node";
+  std::filesystem::create_directory(place / "other");
+  ASSERT_THAT(FilesOf(place), UnorderedElementsAre("17", "18", "19", "other"));
+  std::filesystem::remove_all(jobs_ / "17");
+  std::filesystem::remove_all(jobs_ / "18");
+  MakeJobOf(kBob, "18");
+  std::filesystem::remove(jobs_ / "18/server.json");
+  std::filesystem::remove(jobs_ / "19/server.json");
+  StartWithOwnDirectory();
+  EXPECT_THAT(FilesOf(place), UnorderedElementsAre("19", "other"));
+}
+
+// One job fills its file system. (The directories belong to root, so the node writes into them.)
+TEST_F(OwnDirectoryTest, AFullFileSystemOfOneJobHarmsNoOtherJob) {
+  std::filesystem::create_directory(jobs_ / "17");
+  if (::mount("tmpfs", (jobs_ / "17").c_str(), "tmpfs", 0, "size=64k") != 0) {
+    GTEST_SKIP() << "no right to mount a file system";
+  }
+  const auto unmount = [this] { ::umount2((jobs_ / "17").c_str(), MNT_DETACH); };
+  const std::filesystem::path filler = jobs_ / "17/filler";
+  const RankLogs logs = MakeJobOf(0);
+  MakeJob("jobs/18", "other").Begin({0, 0, 0}, 100);
+  std::ofstream(filler) << std::string(1 << 20, 'x');
+  Turn();
+  Receive(7, 1, {{"0", kPlanA}});
+  node_->Receive({"assignment", "",
+                  json{{"job", "j-other"},
+                       {"key", "other"},
+                       {"version", 1},
+                       {"from_step", 1},
+                       {"plans", {{"0", kPlanA}}},
+                       {"upcoming", json::array()},
+                       {"files", json::object()}}
+                      .dump()});
+  Turn();
+  EXPECT_EQ(InForce("jobs/18").PlanOf(0), PlanPath(kPlanA));
+  EXPECT_EQ(InForce("jobs/17").PlanOf(0), "");
+  EXPECT_THAT(logged_.str(), HasSubstr("No space left on device"));
+  std::filesystem::remove(filler);
+  Turn(10'000 * kMillisecond);
+  Turn();
+  EXPECT_EQ(InForce("jobs/17").PlanOf(0), PlanPath(kPlanA)) << "when there is space again";
+  unmount();
+}
+
+// The file system of the assignments is full when a job appears.
+TEST_F(OwnDirectoryTest, APlaceThatCannotBeMadeIsMadeLater) {
+  MakeJobOf(kAnn);
+  std::ofstream(directory_ / "node") << "no directory";
+  Turn();
+  EXPECT_THAT(server_.requests, ElementsAre());
+  std::filesystem::remove(directory_ / "node");
+  Turn();
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "node/17/directory"));
 }
 
 TEST(UserNames, AreTheNameAndTheId) {
