@@ -16,6 +16,11 @@ say() {
   logger -t perseus-epilog "job ${SLURM_JOB_ID:-?}: $*" 2>/dev/null || true
 }
 
+# Detaches the file systems on a directory, as in the prolog.
+unmount() {
+  [[ -L $1 ]] || while umount -c -l "$1"; do :; done 2>/dev/null
+}
+
 # Slurm gives a GPU to one job at a time. So a lease on one of this job's GPUs belongs to this job.
 release() {
   local gpu answer
@@ -35,6 +40,8 @@ else
   release
   # The node process reports a step within 0.2 s of its end. This waits five times as long.
   [[ ! -e $jobs/$SLURM_JOB_ID/server.json ]] || sleep 1
+  unmount "$jobs/$SLURM_JOB_ID"
+  unmount "$kept/$SLURM_JOB_ID/new"
   rm -rf -- "${jobs:?}/$SLURM_JOB_ID" "${node:?}/$SLURM_JOB_ID" "${kept:?}/$SLURM_JOB_ID" || say "the job's directory is not removed"
 fi
 exit 0

@@ -12,6 +12,9 @@ node=/run/perseus/node   # Where perseus-node.service writes assignments.
 kept=/run/perseus/slurm  # For root only: data for the epilog that the job must not change.
 cards=/proc/driver/nvidia/gpus
 group=perseus  # The group of perseus-node.service, which reads the directory.
+# The most that a job writes into its directory: the logs of 16 ranks (PERSEUS_LOG_BYTES). It is memory,
+# which is used only for what is written, and counts for the job.
+size=16g
 
 say() {
   printf 'perseus: job %s: %s\n' "${SLURM_JOB_ID:-?}" "$*" >&2
@@ -44,7 +47,13 @@ key() {
   fi
 }
 
-# Creates the directory where only root may write, and moves it into place with one rename. So a node
+# Detaches the file systems on a directory, even if a process still uses them. The job's user may have
+# mounted another one there (FUSE). umount would follow a link.
+unmount() {
+  [[ -L $1 ]] || while umount -c -l "$1"; do :; done 2>/dev/null
+}
+
+# Creates the directory where only root may write, and moves it into place in one step. So a node
 # process never sees a part of it. Only root may write into `jobs`. In a directory where every user may
 # write, another user could take the name of the job first. An earlier version of Perseus left such a
 # directory.
@@ -53,6 +62,9 @@ prepare() {
   umask 022
   mkdir -p "$kept" && chmod 0700 "$kept" || return
   mkdir -p "$jobs" && chown root:root "$jobs" && chmod 0755 "$jobs" || return
+  # A job with this number that had no epilog.
+  unmount "$directory"
+  unmount "$new"
   # What already has this name is first moved away: its owner may put new files into it while it is
   # removed.
   old=$(mktemp -d "$kept/old.XXXXXX") || return
@@ -60,19 +72,19 @@ prepare() {
   rm -rf -- "$mine" "$old" "${node:?}/$SLURM_JOB_ID"
   mkdir "$mine" "$new" || return
   [[ -z ${SLURM_JOB_GPUS:-} ]] || gpus >"$mine/gpus"
+  # The job has a file system of its own, so it does not fill that of other jobs and of the node process.
+  mount -t tmpfs -o "size=$size,nr_inodes=100k,mode=0700,nosuid,nodev,noexec" perseus "$new" || return
   its_key=$(key)
   [[ -z $its_key ]] || printf '{"job": "%s"}\n' "$its_key" >"$new/server.json" || return
   # Only the job's user writes into the directory. The ranks find the assignments of the node process
-  # with the link. The node process locks an existing coordinator.lock.
-  ln -s "../../${node##*/}/$SLURM_JOB_ID" "$new/node" && : >"$new/coordinator.lock" || return
+  # with the link.
+  ln -s "../../${node##*/}/$SLURM_JOB_ID" "$new/node" || return
   chown -R "$SLURM_JOB_UID" "$new" || return
-  # New files get the group of the directory.
+  # New files get the group of the directory. Without the group, only the job's user reads them.
   if chgrp "$group" "$new" 2>/dev/null; then
     chmod 2750 "$new" || return
-  else
-    chmod 0755 "$new" || return
   fi
-  mv -T "$new" "$directory"
+  mkdir -m 0700 "$directory" && mount --bind "$new" "$directory" && umount "$new"
 }
 
 if [[ ! ${SLURM_JOB_ID:-} =~ ^[0-9]+$ || ! ${SLURM_JOB_UID:-} =~ ^[0-9]+$ ]]; then
