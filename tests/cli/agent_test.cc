@@ -229,7 +229,12 @@ TEST_F(AgentProgramTest, DoctorDescribesTheNodeAndFailsOnlyOnProblems) {
   const std::string doctor = std::string("doctor --state agent.json") + kDevices + kWhere;
   const std::string screen = RunWell(doctor);
   EXPECT_THAT(screen, HasSubstr("GPU-virtual-box-0: Virtual a100-sxm, 81 SM clocks"));
-  EXPECT_THAT(screen, HasSubstr("systemctl start perseus-agent"));
+  const std::string start =
+      "-> perseus agent --devices virtual:node.toml --socket agent.sock --state agent.json\n";
+  EXPECT_THAT(screen, HasSubstr(start)) << "the unit has another socket";
+  ::setenv("PERSEUS_AGENT", "agent.sock", 1);
+  EXPECT_THAT(RunWell(std::string("doctor --state agent.json") + kDevices), HasSubstr(start));
+  ::unsetenv("PERSEUS_AGENT");
   EXPECT_THAT(screen, Not(HasSubstr("PROBLEM")));
   const nlohmann::json findings = RunJson(doctor + " --json");
   EXPECT_EQ(findings.at("format"), "perseus-doctor");

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "perseus/base/environment.h"
 #include "perseus/base/host.h"
 #include "perseus/base/number.h"
 #include "perseus/runtime/device/open_devices.h"
@@ -95,20 +96,24 @@ void RaiseLimitOnOpenFiles() {
 void AddDirectFlags(const FlagAdder& add, DirectFlags& flags) {
   add("--devices", flags.devices, "WHICH", "The same as for perseus agent (default: auto)");
   add("--socket", flags.socket, "FILE",
-      fmt::format("The agent's socket (default: {})", kAgentSocket));
+      fmt::format("The agent's socket (default: PERSEUS_AGENT, or {})", kAgentSocket));
   add("--state", flags.state, "FILE", fmt::format("The agent's state (default: {})", kAgentState));
 }
 
 std::vector<agent::Finding> ExamineNode(const DirectFlags& flags) {
-  const std::string socket = GivenFlag("--socket", flags.socket, kAgentSocket);
-  return agent::ExamineNode(
-      {.root = "/",
-       .socket = flags.socket,
-       .state = flags.state,
-       .list_command = "perseus gpu list" + socket,
-       .restore_command = "perseus gpu restore" +
-                          GivenFlag("--devices", flags.devices, DirectFlags().devices) + socket +
-                          GivenFlag("--state", flags.state, kAgentState)});
+  std::string socket = flags.socket.empty() ? EnvironmentOr("PERSEUS_AGENT") : flags.socket;
+  if (socket.empty() || socket == "own" || socket == "off") socket = kAgentSocket;
+  const std::string its_socket = GivenFlag("--socket", socket, kAgentSocket);
+  const std::string its_flags = GivenFlag("--devices", flags.devices, DirectFlags().devices) +
+                                its_socket + GivenFlag("--state", flags.state, kAgentState);
+  agent::DoctorScene scene{.root = "/",
+                           .socket = socket,
+                           .state = flags.state,
+                           .list_command = "perseus gpu list" + its_socket,
+                           .restore_command = "perseus gpu restore" + its_flags};
+  // The unit perseus-agent has the default socket.
+  if (!its_socket.empty()) scene.start_command = "perseus agent" + its_flags;
+  return agent::ExamineNode(scene);
 }
 
 }  // namespace perseus::cli

@@ -37,7 +37,7 @@ spdlog::logger MakeLog(const Streams& streams, const std::string& level);
 // directly, without an agent.
 struct DirectFlags {
   std::string devices = "auto";
-  std::string socket = kAgentSocket;
+  std::string socket;  // Empty: PERSEUS_AGENT if that names a socket, or kAgentSocket.
   std::string state = kAgentState;
 };
 

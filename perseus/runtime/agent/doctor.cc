@@ -92,15 +92,14 @@ Finding ExamineUsers() {
 Finding ExamineAgent(const DoctorScene& scene) {
   const auto socket = protocol::Connect(scene.socket);
   if (!socket) {
-    return {Level::kNote, "agent", socket.error().Message(), "systemctl start perseus-agent"};
+    return {Level::kNote, "agent", socket.error().Message(), scene.start_command};
   }
   const auto answer =
       protocol::SendRequest(socket->get(), protocol::Format(protocol::Request(protocol::List{})),
                             std::chrono::seconds(5));
   const auto reply =
       answer ? protocol::ParseReply(answer->text) : Result<protocol::Reply>(Fail(answer));
-  if (!reply)
-    return {Level::kProblem, "agent", reply.error().Message(), "systemctl restart perseus-agent"};
+  if (!reply) return {Level::kProblem, "agent", reply.error().Message(), scene.start_command};
   if (const auto* refused = std::get_if<protocol::Refused>(&*reply)) {
     return {Level::kProblem, "agent", refused->message, ""};
   }

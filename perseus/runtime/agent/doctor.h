@@ -23,6 +23,7 @@ struct DoctorScene {
   std::filesystem::path socket;
   std::filesystem::path state;
   // The commands that the findings advise, with the flags that name this agent.
+  std::string start_command = "systemctl restart perseus-agent";
   std::string list_command = "perseus gpu list";
   std::string restore_command = "perseus gpu restore";
 };

@@ -63,7 +63,7 @@ TEST_F(DoctorTest, NamesOtherProgramsThatSetClocks) {
 
 TEST_F(DoctorTest, AMissingAgentIsNoProblem) {
   EXPECT_EQ(About("agent").level, Level::kNote);
-  EXPECT_THAT(About("agent").remedy, HasSubstr("systemctl start"));
+  EXPECT_THAT(About("agent").remedy, HasSubstr("systemctl restart perseus-agent"));
 }
 
 TEST_F(DoctorTest, ChecksTheDirectoryOfTheState) {
