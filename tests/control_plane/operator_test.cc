@@ -54,6 +54,10 @@ class Box {
     }
   }
   void KillTraining() { processes_ = {}; }
+  void EndTraining() {
+    for (std::size_t rank = 0; rank < processes_.size(); ++rank) logs_.Close(NameOf(rank));
+    processes_ = {};
+  }
   void StartAgent() { has_agent_ = true; }
   void KillAgent() { has_agent_ = false; }
   bool trains() const { return static_cast<bool>(processes_[0]); }
@@ -199,7 +203,7 @@ class OperatorTest : public CommandTest {
     EXPECT_EQ(row["ranks"], ranks) << key;
     EXPECT_EQ(row["last step (s ago)"], last_step) << key;
     // A job without fresh steps, or with ranks that have no lease, is in no mean.
-    const bool is_fresh = ranks.find("stopped") == std::string::npos;
+    const bool is_fresh = ranks != "ended" && ranks.find("stopped") == std::string::npos;
     const bool saves = is_fresh && ranks.find("without") == std::string::npos;
     EXPECT_NE(row["step (s)"].empty(), is_fresh) << key;
     EXPECT_NE(row["planned saving"].empty(), saves) << key;
@@ -351,6 +355,17 @@ TEST_F(OperatorTest, TablesAreTrueForAnHour) {
   AwaitPlanning("gpt");
   Steps(9);
   ExpectAllTrain();
+
+  // ---- A training ends ----
+  jobs_.at("bloom").boxes[0]->EndTraining();
+  Steps(6);
+  ExpectJob("bloom", "planned", "ended", "24");
+  const std::string shown = Print("job show bloom");
+  EXPECT_THAT(shown, HasSubstr("\ntraining: ended at "));
+  EXPECT_THAT(shown, HasSubstr("\nno nodes\n"));
+  EXPECT_THAT(shown, Not(HasSubstr("needs a person")));
+  ExpectMetric("stopped", "bloom", "0");
+  ExpectMetric("needs_person", "bloom", "0");
 
   plane_.reset();
   for (const char* line : {"job=llama needs a person: the training has stopped",

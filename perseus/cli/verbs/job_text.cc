@@ -36,9 +36,13 @@ std::string FormatTraining(const ordered_json& job) {
   std::string text;
   if (const auto training = job.find("training");
       training != job.end() && training->at("state") != "idle") {
-    text = fmt::format("training: {}, {} of {} run", training->at("state").get<std::string>(),
-                       training->at("running").get<int>(),
-                       Counted(training->at("ranks").get<int>(), "rank"));
+    text = "training: " + training->at("state").get<std::string>();
+    if (training->contains("ended")) {
+      text += " at " + training->at("ended").get<std::string>();
+    } else {
+      text += fmt::format(", {} of {} run", training->at("running").get<int>(),
+                          Counted(training->at("ranks").get<int>(), "rank"));
+    }
     if (const int without = training->at("without_lease").get<int>(); without > 0) {
       text += fmt::format(", {} without a lease", without);
     }
@@ -201,7 +205,9 @@ std::string FormatJob(const ordered_json& job) {
   }
   const ordered_json& nodes = job.at("nodes");
   if (!nodes.empty()) return text + "\n" + FormatNodes(nodes);
-  return text + (job.at("status") == "ended"
+  const ordered_json training = job.value("training", ordered_json::object());
+  const bool has_ended = job.at("status") == "ended" || training.value("state", "") == "ended";
+  return text + (has_ended
                      ? "\nno nodes\n"
                      : "\nno nodes yet (they attach when ranks run, see perseus node --help)\n");
 }

@@ -60,6 +60,8 @@ std::string_view Name(Training training) {
       return "paused";
     case Training::kStopped:
       return "stopped";
+    case Training::kEnded:
+      return "ended";
   }
   return "";
 }
@@ -78,7 +80,7 @@ JobHealth HealthOf(const store::JobRecord& job, const std::vector<store::NodeRec
   if (job.last_step >= 0) health.last_step_s_ago = std::max(0.0, ToSeconds(age));
   const bool has_all = health.ranks.running == health.ranks.ranks;
   if (health.ranks.ranks == 0) {
-    health.training = Training::kIdle;
+    health.training = job.last_step < 0 ? Training::kIdle : Training::kEnded;
   } else if (health.ranks.running == 0) {
     health.training = Training::kStopped;
   } else if (job.last_step < 0) {
@@ -122,7 +124,8 @@ std::vector<Need> NeedsOf(const store::JobRecord& job, const JobHealth& health,
                     "(check perseus agent there)",
                     ranks.without_lease, Counted(ranks.ranks, "rank")));
   }
-  if (guard && guard->state == store::GuardState::kWithdrawn) {
+  const bool is_withdrawn = guard && guard->state == store::GuardState::kWithdrawn;
+  if (is_withdrawn && health.training != Training::kEnded) {
     add("withdrawn",
         fmt::format("the plan is taken back, because it cost throughput (measure a new profile: "
                     "perseus tune, or set the target again: perseus job target {})",

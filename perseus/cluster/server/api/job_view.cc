@@ -35,12 +35,13 @@ ordered_json AssignmentJson(const store::JobRecord& job,
   return json;
 }
 
-ordered_json TrainingJson(const JobHealth& health) {
+ordered_json TrainingJson(const store::JobRecord& job, const JobHealth& health) {
   ordered_json json{{"state", Name(health.training)},
                     {"ranks", health.ranks.ranks},
                     {"running", health.ranks.running},
                     {"without_lease", health.ranks.without_lease}};
   if (health.last_step_s_ago) json["last_step_s_ago"] = *health.last_step_s_ago;
+  if (health.training == Training::kEnded) json["ended"] = TimeText(job.last_step_at);
   return json;
 }
 
@@ -67,7 +68,7 @@ ordered_json Summary(const store::JobRecord& job, const job_planning::JobSpec& s
   json["planning"] = job.planned_generation < job.generation ? "due" : "done";
   json["last_step"] = job.last_step;
   if (job.ended == 0) {
-    json["training"] = TrainingJson(health);
+    json["training"] = TrainingJson(job, health);
     for (const Need& need : NeedsOf(job, health, guard)) json["needs"].push_back(need.text);
   }
   if (health.lost_nodes > 0) json["lost_nodes"] = health.lost_nodes;

@@ -183,6 +183,17 @@ TEST_F(TrainingViewTest, AKilledTrainingHasStopped) {
       "again, or end the job: perseus job end run)");
 }
 
+// A node detaches the ranks of a training that has ended.
+TEST_F(TrainingViewTest, ATrainingThatEndedNeedsNobody) {
+  for (const char* node : {"n0", "n1"}) EXPECT_TRUE(store_->DetachNode(job_, node));
+  const auto view = Summary(kNow + 40'000);
+  EXPECT_EQ(view["training"]["state"], "ended");
+  EXPECT_EQ(view["training"]["ended"], TimeText(kNow));
+  for (const char* member : {"needs", "measured", "saving_percent"}) {
+    EXPECT_FALSE(view.contains(member)) << member;
+  }
+}
+
 TEST_F(TrainingViewTest, RanksOfALostNodeDoNotRun) {
   Report(kNow + 20'000, 2);
   const auto view = Summary(kNow + 35'001);
