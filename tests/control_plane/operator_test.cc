@@ -319,8 +319,10 @@ TEST_F(OperatorTest, TablesAreTrueForAnHour) {
   jobs_.at("bloom").boxes[0]->KillAgent();
   Steps(3);
   ExpectJob("bloom", "planned", "2 run, 2 without a lease", "0");
-  ExpectNode("bloom-0", "2", "2", "following", "0.0");
-  ExpectNeed("bloom", "2 of 2 ranks have no lease of their GPU");
+  ExpectNode("bloom-0", "2", "2", "unleased", "0.0");
+  ExpectNeed("bloom",
+             "2 of 2 ranks have no lease of their GPU, so their clocks do not follow the plan: "
+             "bloom-0 (2 of 2 ranks) (start perseus agent there; ");
   ExpectMetric("ranks_without_lease", "bloom", "2");
 
   // ---- A pipeline is reported as slow, but is not ----
@@ -343,7 +345,7 @@ TEST_F(OperatorTest, TablesAreTrueForAnHour) {
   ExpectJob("gpt", "planned, 1 node lost", "2 of 4 run", "0");
   ExpectNode("gpt-1", "0", "0", "lost", "24.0");
   ExpectNode("gpt-0", "2", "0", "following", "0.0");
-  ExpectNeed("gpt", "1 node sent no report for 15 s");
+  ExpectNeed("gpt", "1 node sent no report for 15 s: gpt-1 (check perseus node there)");
 
   // ---- The operator repairs everything ----
   Box& revoked = *jobs_.at("gpt").boxes[1];

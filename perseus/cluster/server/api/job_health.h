@@ -36,7 +36,9 @@ struct JobHealth {
   Training training = Training::kIdle;
   std::optional<double> last_step_s_ago = {};
   NodeHealth ranks = {};  // The sums over all nodes.
-  int lost_nodes = 0;
+  std::vector<std::string> lost_nodes = {};
+  // "n0 (2 of 4 ranks)": the nodes with ranks without a lease.
+  std::vector<std::string> nodes_without_lease = {};
   // Whether the measurements of recent steps show the present. Otherwise, no mean may contain them.
   bool IsFresh() const { return training == Training::kRuns; }
   // Whether the plan can save energy now, as far as the ranks show it.

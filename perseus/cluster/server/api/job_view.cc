@@ -71,7 +71,7 @@ ordered_json Summary(const store::JobRecord& job, const job_planning::JobSpec& s
     json["training"] = TrainingJson(job, health);
     for (const Need& need : NeedsOf(job, health, guard)) json["needs"].push_back(need.text);
   }
-  if (health.lost_nodes > 0) json["lost_nodes"] = health.lost_nodes;
+  if (!health.lost_nodes.empty()) json["lost_nodes"] = health.lost_nodes.size();
   const bool is_fresh = job.ended != 0 || health.IsFresh();
   if (is_fresh && !job.summary.empty()) json["measured"] = ordered_json::parse(job.summary);
   if (assignment && !assignment->pipelines.empty() && health.FollowsPlan()) {

@@ -208,9 +208,19 @@ TEST_F(TrainingViewTest, RanksWithoutALeaseHaveNoSaving) {
   const auto view = Summary(kNow + 1'000);
   EXPECT_EQ(view["training"]["without_lease"], 1);
   EXPECT_FALSE(view.contains("saving_percent"));
-  EXPECT_THAT(view["needs"].dump(), HasSubstr("1 of 4 ranks have no lease of their GPU"));
+  EXPECT_THAT(view["needs"].dump(), HasSubstr("do not follow the plan: n0 (1 of 2 ranks) (start"));
   Report(kNow + 1'000, 2);
   EXPECT_TRUE(Summary(kNow + 1'000).contains("saving_percent"));
+}
+
+TEST_F(TrainingViewTest, OfManyNodesInNeedThreeAreNamed) {
+  for (int node = 2; node < 6; ++node) {
+    EXPECT_TRUE(store_->AttachNode(job_, fmt::format("n{}", node),
+                                   fmt::format(R"([{{"dp_rank": 0, "pp_rank": {}}}])", node),
+                                   kNow));
+  }
+  EXPECT_THAT(Summary(kNow + 35'001)["needs"].dump(),
+              HasSubstr("6 nodes sent no report for 15 s: n0, n1, n2 and 3 more (check"));
 }
 
 // An older node does not report which ranks run.
