@@ -377,11 +377,6 @@ void JobWatch::StartJudging(const Settings& settings, const std::map<int, double
   }
 }
 
-void JobWatch::Forget(int pipeline) {
-  const MutexLock lock(mutex_);
-  detector_.Forget(pipeline);
-}
-
 JobWatch::Settings JobWatch::settings() const {
   const MutexLock lock(mutex_);
   return settings_;

@@ -114,9 +114,6 @@ class JobWatch {
   bool Judges(Milliseconds now) const;
   Settings settings() const;  // Call it after StartJudging().
 
-  // Forgets a detected straggler that a user deleted.
-  void Forget(int pipeline);
-
   // Whether the watch knows the planned iteration time of each pipeline in this assignment version.
   bool Knows(std::int64_t version) const;
   void Learn(std::int64_t version, const store::PlannedAssignment& assignment);

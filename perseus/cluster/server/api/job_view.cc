@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -17,6 +18,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr Milliseconds kOldStraggler = 3'600'000;
+// A measured slowdown below this part of the declared one is far from it.
+constexpr double kFarBelow = 0.75;
 
 Result<std::optional<store::PlannedAssignment>> AssignmentOf(const Services& services,
                                                              const store::JobRecord& job) {
@@ -121,7 +124,7 @@ Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& j
   if (guard && job.ended == 0) json["guard"] = GuardJson(*guard);
   auto straggler_list = ordered_json::array();
   for (const store::StragglerRecord& straggler : stragglers) {
-    straggler_list.push_back(StragglerJson(straggler, now));
+    straggler_list.push_back(StragglerJson(straggler, stragglers, now));
   }
   json["stragglers"] = std::move(straggler_list);
   auto node_list = ordered_json::array();
@@ -147,7 +150,17 @@ ordered_json NodeJson(const store::NodeRecord& node, Milliseconds now) {
           {"seen_s_ago", SecondsSince(node.seen, now)}};
 }
 
-ordered_json StragglerJson(const store::StragglerRecord& straggler, Milliseconds now) {
+std::optional<double> DetectedSlowdown(const std::vector<store::StragglerRecord>& stragglers,
+                                       int dp_rank, Milliseconds now) {
+  const auto found = std::ranges::find_if(stragglers, [&](const store::StragglerRecord& one) {
+    return one.dp_rank == dp_rank && one.source == store::StragglerSource::kDetected &&
+           StragglerState(one, now) == "in force";
+  });
+  return found == stragglers.end() ? std::nullopt : std::optional(found->slowdown);
+}
+
+ordered_json StragglerJson(const store::StragglerRecord& straggler,
+                           const std::vector<store::StragglerRecord>& all, Milliseconds now) {
   const std::string_view state = StragglerState(straggler, now);
   ordered_json json{{"dp_rank", straggler.dp_rank},
                     {"source", store::Name(straggler.source)},
@@ -169,6 +182,17 @@ ordered_json StragglerJson(const store::StragglerRecord& straggler, Milliseconds
         "reported {:.0f} hours ago, and never expires (when the pipeline is fast again: perseus "
         "job straggler JOB {} --over)",
         SecondsSince(straggler.starts, now) / 3600, straggler.dp_rank);
+  }
+  if (state != "in force" || straggler.source == store::StragglerSource::kDetected) return json;
+  const auto detected = DetectedSlowdown(all, straggler.dp_rank, now);
+  if (!detected) return json;
+  json["measured"] = *detected;
+  const double ratio = (*detected - 1) / (straggler.slowdown - 1);
+  if (ratio < kFarBelow || ratio > 1 / kFarBelow) {
+    json["warning"] = fmt::format(
+        "the {} is far from the measurement, and the larger one counts (correct it, or withdraw "
+        "it: perseus job straggler JOB {} --over)",
+        store::Name(straggler.source), straggler.dp_rank);
   }
   return json;
 }

@@ -236,17 +236,41 @@ TEST(StragglerJson, WarnsOfAnOldOneThatNeverExpires) {
   straggler.source = store::StragglerSource::kReport;
   straggler.slowdown = 1.2;
   straggler.starts = kNow - 3'600'000;
-  EXPECT_FALSE(StragglerJson(straggler, kNow).contains("warning"));
+  EXPECT_FALSE(StragglerJson(straggler, {}, kNow).contains("warning"));
   straggler.starts -= 1;
-  EXPECT_THAT(StragglerJson(straggler, kNow)["warning"].get<std::string>(),
+  EXPECT_THAT(StragglerJson(straggler, {}, kNow)["warning"].get<std::string>(),
               HasSubstr("reported 1 hours ago, and never expires (when the pipeline is fast again: "
                         "perseus job straggler JOB 3 --over)"));
   straggler.expires = kNow + 1;
-  EXPECT_FALSE(StragglerJson(straggler, kNow).contains("warning"));
+  EXPECT_FALSE(StragglerJson(straggler, {}, kNow).contains("warning"));
   straggler.expires = 0;
   straggler.starts = kNow + 1;
-  EXPECT_EQ(StragglerJson(straggler, kNow)["state"], "announced");
-  EXPECT_FALSE(StragglerJson(straggler, kNow).contains("warning"));
+  EXPECT_EQ(StragglerJson(straggler, {}, kNow)["state"], "announced");
+  EXPECT_FALSE(StragglerJson(straggler, {}, kNow).contains("warning"));
+}
+
+TEST(StragglerJson, HasTheMeasurementBesideAReport) {
+  store::StragglerRecord report;
+  report.dp_rank = 1;
+  report.source = store::StragglerSource::kReport;
+  report.slowdown = 1.25;
+  report.starts = kNow;
+  report.expires = kNow + 1'000;
+  store::StragglerRecord measured = report;
+  measured.source = store::StragglerSource::kDetected;
+  const auto with = [&](double slowdown) {
+    measured.slowdown = slowdown;
+    return StragglerJson(report, {report, measured}, kNow);
+  };
+  EXPECT_EQ(with(1.24)["measured"], 1.24);
+  EXPECT_FALSE(with(1.24).contains("warning"));
+  for (const double far : {1.126, 1.5}) {
+    EXPECT_THAT(with(far)["warning"].get<std::string>(),
+                HasSubstr("the report is far from the measurement, and the larger one counts"));
+  }
+  EXPECT_FALSE(StragglerJson(measured, {report, measured}, kNow).contains("measured"));
+  measured.dp_rank = 2;
+  EXPECT_FALSE(with(1.126).contains("measured"));
 }
 
 }  // namespace
