@@ -328,14 +328,14 @@ TEST_F(OperatorTest, TablesAreTrueForAnHour) {
   // ---- A pipeline is reported as slow, but is not ----
   const double fast_s = Show("gpt")["assignment"]["time_s"];
   EXPECT_THAT(Print("job straggler gpt 1 --slowdown 25"),
-              HasSubstr("straggler: dp_rank 1 takes 25 % longer, in force (report)"));
+              HasSubstr("straggler: dp_rank 1 takes 25.00 % longer, in force (report)"));
   AwaitPlanning("gpt");
   EXPECT_GT(Show("gpt")["assignment"]["time_s"].get<double>(), 1.2 * fast_s);
   Steps(8);
   AwaitPlanning("gpt");
   Steps(1);
   EXPECT_THAT(Print("job show gpt"),
-              HasSubstr("straggler: dp_rank 1 takes 25 % longer, suspended (report)"));
+              HasSubstr("straggler: dp_rank 1 takes 25.00 % longer, suspended (report)"));
   EXPECT_DOUBLE_EQ(Show("gpt")["assignment"]["time_s"].get<double>(), fast_s);
   ExpectJob("gpt", "planned", "4 run", "0");
 

@@ -79,7 +79,9 @@ std::string FormatJobs(const ordered_json& jobs) {
          job.at("last_step").get<std::int64_t>() < 0 ? "" : NumberText(job, "last_step", "{:.0f}"),
          NumberText(job.value("training", ordered_json::object()), "last_step_s_ago", "{:.0f}"),
          NumberText(job.value("measured", ordered_json::object()), "step_s", "{:.4g}"),
-         MeasuredEnergy(job), NumberText(job, "saving_percent", "{:.2f} %")});
+         MeasuredEnergy(job),
+         job.contains("saving_percent") ? FormatPercent(job["saving_percent"].get<double>() / 100)
+                                        : ""});
   }
   return table.Format();
 }

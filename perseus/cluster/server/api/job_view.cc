@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "perseus/base/wording.h"
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/server/api/endpoints.h"
 #include "perseus/cluster/server/api/fleet_status.h"
@@ -171,9 +172,9 @@ ordered_json StragglerJson(const store::StragglerRecord& straggler,
   if (straggler.measured > 0) json["measured"] = straggler.measured;
   if (state == "suspended") {
     json["reinstated"] = fmt::format(
-        "when dp_rank {} takes at least {:.4g} times its planned time for {} steps in a "
-        "row, or when another slowdown is reported",
-        straggler.dp_rank, telemetry::LeastMeasured(straggler.slowdown),
+        "when dp_rank {} takes at least {} longer than planned for {} steps in a row, or when "
+        "another slowdown is reported",
+        straggler.dp_rank, FormatPercent(telemetry::LeastMeasured(straggler.slowdown) - 1),
         telemetry::NoticeCheck::kToReinstate);
   }
   const bool has_begun = straggler.starts <= now;
