@@ -34,6 +34,16 @@ std::string Counted(std::int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, ending);
 }
 
+std::string FormatPercent(double fraction) {
+  const std::string text = fmt::format("{:.2f} %", 100 * fraction);
+  return text == "-0.00 %" ? text.substr(1) : text;
+}
+
+std::string FormatChange(double fraction) {
+  const std::string text = FormatPercent(fraction);
+  return fraction < 0 || text == "0.00 %" ? text : "+" + text;
+}
+
 std::string DidYouMean(std::string_view name, std::span<const std::string_view> known) {
   std::vector<std::string> longer;  // "interleaved" may mean each of the interleaved schedules.
   for (const std::string_view one : known) {

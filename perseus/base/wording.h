@@ -12,6 +12,11 @@ namespace perseus {
 // "1 step", "2 steps", "2 switches".
 std::string Counted(std::int64_t count, std::string_view noun);
 
+// A fraction in percent: "15.36 %", "2400.00 %", and never "-0.00 %".
+std::string FormatPercent(double fraction);
+// A difference in percent, with its sign: "+1.20 %", "-0.40 %", "0.00 %".
+std::string FormatChange(double fraction);
+
 // The remedy for an unknown name. If names in `known` begin with `name`, or if one is similar to
 // `name`: `did you mean "stages"?`. Otherwise: `known: a, b, c`.
 std::string DidYouMean(std::string_view name, std::span<const std::string_view> known);

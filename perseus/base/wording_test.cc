@@ -17,6 +17,20 @@ TEST(Counted, HasThePluralOfAllButOne) {
   EXPECT_EQ(Counted(2, "switch"), "2 switches");
 }
 
+TEST(FormatPercent, HasNeitherAnExponentNorANegativeZero) {
+  EXPECT_EQ(FormatPercent(0.15361), "15.36 %");
+  EXPECT_EQ(FormatPercent(24), "2400.00 %");
+  EXPECT_EQ(FormatPercent(-0.00001), "0.00 %");
+  EXPECT_EQ(FormatPercent(-0.0044), "-0.44 %");
+}
+
+TEST(FormatChange, HasASign) {
+  EXPECT_EQ(FormatChange(0.012), "+1.20 %");
+  EXPECT_EQ(FormatChange(-0.004), "-0.40 %");
+  EXPECT_EQ(FormatChange(0.00001), "0.00 %");
+  EXPECT_EQ(FormatChange(-0.00001), "0.00 %");
+}
+
 TEST(DidYouMean, NamesAllThatBeginSo) {
   EXPECT_EQ(DidYouMean("interleaved", kSchedules),
             "did you mean \"interleaved-1f1b\" or \"interleaved-zb\"?");

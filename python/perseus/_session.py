@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import operator
 import os
+import sys
 from typing import Any, Iterator, Optional, Sequence, Union
 
 from perseus import _client
@@ -146,5 +147,10 @@ def _path(name: str, path: Optional[PathLike]) -> Optional[str]:
     return _text(name, text)
 
 
+def _close_all() -> None:
+    # Python sets last_value when it prints the exception that ended the program.
+    _client.close_all(hasattr(sys, "last_value"))
+
+
 _client.set_log(_log.warning)
-atexit.register(_client.close_all)
+atexit.register(_close_all)

@@ -216,9 +216,16 @@ PyObject* SetDefault(PyObject*, PyObject* session) {
   Py_RETURN_NONE;
 }
 
-PyObject* CloseAll(PyObject*, PyObject*) {
+// The argument says whether the program has failed. Then the sessions end within a step: to the
+// library, such a training has not ended in order.
+PyObject* CloseAll(PyObject*, PyObject* has_failed) {
   while (!OpenSessions().empty()) {
     PyObject* const session = Py_NewRef(reinterpret_cast<PyObject*>(OpenSessions().back()));
+    if (has_failed == Py_True) {
+      perseus_session* const handle = OpenSessions().back()->handle.get();
+      perseus_step_abandon(handle);
+      perseus_step_begin(handle);
+    }
     PyObject* const closed = CloseMethod(session, nullptr);
     Py_DECREF(session);
     if (closed == nullptr) return nullptr;
@@ -244,7 +251,7 @@ PyObject* SetLog(PyObject*, PyObject* log) {
 }
 
 PyMethodDef module_functions[] = {{"set_default", AsMethod(SetDefault), METH_O, nullptr},
-                                  {"close_all", AsMethod(CloseAll), METH_NOARGS, nullptr},
+                                  {"close_all", AsMethod(CloseAll), METH_O, nullptr},
                                   {"release_clocks", AsMethod(ReleaseClocks), METH_NOARGS, nullptr},
                                   {"set_log", AsMethod(SetLog), METH_O, nullptr},
                                   {nullptr, nullptr, 0, nullptr}};

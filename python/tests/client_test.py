@@ -573,6 +573,31 @@ class ProcessTest(SessionTest):
                 (step,) = steps_of(self.scratch)
                 self.assertEqual(step["instructions"][0][:2], [0, 5])  # Not the open step.
 
+    def test_the_record_says_whether_training_ended_in_order(self):
+        code = (
+            "import perseus\n"
+            "session = perseus.open(agent='off', devices='off', job_directory='.')\n"
+            "with perseus.step():\n"
+            "    pass\n"
+            "{}\n"
+        )
+        for end, has_ended in [
+            ("", True),
+            ("session.close()", True),
+            ("raise ValueError", False),
+            ("with perseus.step(): raise KeyboardInterrupt", False),
+            ("perseus.step_begin()", False),
+            ("import os; os.kill(os.getpid(), 15)", False),
+        ]:
+            with self.subTest(end):
+                subprocess.run(
+                    [sys.executable, "-c", code.format(end)],
+                    stderr=subprocess.DEVNULL,
+                    cwd=self.scratch,
+                )
+                log = (self.scratch / "ranks" / "dp0-pp0-tp0.jsonl").read_text()
+                self.assertEqual(log.endswith('{"remark":"the training has ended"}\n'), has_ended)
+
     def test_exit_of_a_forked_child_runs_atexit(self):
         done = self.run_python(
             "import os, sys, perseus\n"

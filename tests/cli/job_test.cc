@@ -199,7 +199,7 @@ TEST_F(JobProgramTest, ShowFoldsAssignments) {
   EXPECT_THAT(show(), ContainsRegex("0-2 +p-"));
   EXPECT_THAT(show(), ContainsRegex("4-15 +p-"));
   JobWell("straggler run 3 --over");
-  EXPECT_THAT(JobWell("stragglers run"), ContainsRegex("3 +report +30 % .* withdrawn"));
+  EXPECT_THAT(JobWell("stragglers run"), ContainsRegex("3 +report +30.00 % .* withdrawn"));
 }
 
 // In version 0.1, the flag was a factor here, but percent in `perseus plan`.
@@ -207,7 +207,7 @@ TEST_F(JobProgramTest, TheSlowdownOfAStragglerIsInPercent) {
   JobWell("register run" + std::string(kShape) + "--blocking-power 80");
   for (const char* quarter : {"25", "25%", "1.25x"}) {
     EXPECT_THAT(JobWell("straggler run 0 --slowdown " + std::string(quarter)),
-                HasSubstr("straggler: dp_rank 0 takes 25 % longer"));
+                HasSubstr("straggler: dp_rank 0 takes 25.00 % longer"));
   }
   ExpectComplaint(Job("straggler run 0 --slowdown 1.25"), 2,
                   "1.25 means 1.25 percent longer, which is unlikely (give 1.25% to mean this, "

@@ -233,7 +233,8 @@ TEST_F(RunVerbTest, SaysThatRanksAreMissing) {
   const std::string body = "; do cp $i run/ranks/dp0-pp$i-tp0.jsonl; done'";
   EXPECT_THAT(
       Run("run --job-directory run " + copy + "0 1" + body).err,
-      AllOf(HasSubstr("perseus: 4 steps of 2 ranks, 1 s a step; the energy was not measured"),
+      AllOf(HasSubstr(
+                "perseus: 4 steps of 2 ranks, 1 s a step (median); the energy was not measured"),
             HasSubstr("perseus: 2 more ranks recorded no step, so these numbers are not"),
             HasSubstr("perseus: a rank recorded only 1 step, so the energy is not that of the")));
   std::filesystem::remove_all(Directory() / "run");

@@ -194,7 +194,8 @@ TEST_F(ClientTest, WithoutAnAgentItMeasuresOnly) {
   rank.Close();
   protocol::RankLogReader log(protocol::RankLogPath(place.job_directory, {0, 0, 0}));
   const auto records = ValueOf(log.ReadNew());
-  ASSERT_THAT(records, SizeIs(4));
+  ASSERT_THAT(records, SizeIs(5));
+  EXPECT_TRUE(std::get<protocol::Remark>(records[4]).IsEnd());
   EXPECT_FALSE(std::get<protocol::RankHeader>(records[0]).may_set_clocks);
   EXPECT_EQ(std::get<protocol::RankHeader>(records[0]).gpu, Uuid(0));
   const auto& step = std::get<protocol::RanStep>(records[3]);
@@ -374,7 +375,7 @@ TEST_F(ClientTest, EightRanksOfANodeFollowThePlan) {
     EXPECT_TRUE(LockBecomes(i, std::nullopt));
     protocol::RankLogReader log(protocol::RankLogPath(directory_ / "job", {0, i, 0}));
     const auto records = ValueOf(log.ReadNew());
-    ASSERT_THAT(records, SizeIs(1 + kSteps));
+    ASSERT_THAT(records, SizeIs(1 + kSteps + 1));  // The header, the steps, and the end.
     const auto& header = std::get<protocol::RankHeader>(records.front());
     EXPECT_EQ(header.gpu, Uuid(i));
     EXPECT_TRUE(header.may_set_clocks);
@@ -459,7 +460,7 @@ TEST_F(ClientTest, ExitWithoutCloseWritesTheRecordAndReturnsTheGpu) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
   protocol::RankLogReader log(protocol::RankLogPath(place.job_directory, {0, 0, 0}));
-  EXPECT_THAT(ValueOf(log.ReadNew()), SizeIs(6));
+  EXPECT_THAT(ValueOf(log.ReadNew()), SizeIs(6)) << "it does not say that training has ended";
 }
 
 }  // namespace

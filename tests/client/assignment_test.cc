@@ -189,9 +189,8 @@ TEST_F(AssignmentTest, AnAssignmentMayTurnOffRecording) {
   for (int i = 0; i < 5; ++i) rank->RunStep(1);
   rank->Close();
   protocol::RankLogReader log(protocol::RankLogPath(job_, {0, 0, 0}));
-  EXPECT_THAT(
-      ValueOf(log.ReadNew()),
-      SizeIs(steps));  // The header, and all steps except the one that follows the assignment.
+  // The header, all steps except the one that follows the assignment, and the end.
+  EXPECT_THAT(ValueOf(log.ReadNew()), SizeIs(steps + 1));
 }
 
 TEST_F(AssignmentTest, ABadPlanInAnAssignmentIsAWarningAndNotFollowed) {
@@ -282,9 +281,10 @@ TEST_F(AssignmentTest, ADeletedLogBeginsAgain) {
   EXPECT_EQ(rank->Warnings(), "");
   protocol::RankLogReader log(protocol::RankLogPath(job_, {0, 0, 0}));
   const auto records = ValueOf(log.ReadNew());
-  ASSERT_THAT(records, SizeIs(2));
-  EXPECT_TRUE(std::get<protocol::RankHeader>(records.front()).may_set_clocks);
-  EXPECT_EQ(std::get<protocol::RanStep>(records.back()).step, 1);
+  ASSERT_THAT(records, SizeIs(3));
+  EXPECT_TRUE(std::get<protocol::RankHeader>(records[0]).may_set_clocks);
+  EXPECT_EQ(std::get<protocol::RanStep>(records[1]).step, 1);
+  EXPECT_TRUE(std::get<protocol::Remark>(records[2]).IsEnd());
 }
 
 TEST_F(AssignmentTest, TheLogRecordsALaterLease) {
@@ -320,7 +320,6 @@ TEST_F(AssignmentTest, AnAssignmentWithAMissingPlanIsReadAgain) {
   Write("job/plans/1.json", plan_file::FormatPlan(PlanWithClocks({1410, 1005})));
   EXPECT_TRUE(Follows(*rank, 1));
   EXPECT_TRUE(LockBecomes(0, 1005));
-  rank->Close();
   // The library checks 20 times per second, and warns once.
   const std::string log = Read("job/ranks/dp0-pp0-tp0.jsonl");
   EXPECT_NE(log.find("\"remark\""), std::string::npos);
@@ -340,7 +339,7 @@ TEST_F(AssignmentTest, TwoRanksOfOneNameDoNotShareALog) {
   first->RunStep(1);
   first->Close();
   protocol::RankLogReader log(protocol::RankLogPath(job_, {0, 0, 0}));
-  EXPECT_THAT(ValueOf(log.ReadNew()), SizeIs(3));  // The header and two steps.
+  EXPECT_THAT(ValueOf(log.ReadNew()), SizeIs(4));  // The header, two steps, and the end.
 }
 
 TEST_F(AssignmentTest, AnUnwritableJobDirectoryIsAWarning) {

@@ -54,6 +54,10 @@ class Box {
     }
   }
   void KillTraining() { processes_ = {}; }
+  void EndTraining() {
+    for (std::size_t rank = 0; rank < processes_.size(); ++rank) logs_.Close(NameOf(rank));
+    processes_ = {};
+  }
   void StartAgent() { has_agent_ = true; }
   void KillAgent() { has_agent_ = false; }
   bool trains() const { return static_cast<bool>(processes_[0]); }
@@ -199,7 +203,7 @@ class OperatorTest : public CommandTest {
     EXPECT_EQ(row["ranks"], ranks) << key;
     EXPECT_EQ(row["last step (s ago)"], last_step) << key;
     // A job without fresh steps, or with ranks that have no lease, is in no mean.
-    const bool is_fresh = ranks.find("stopped") == std::string::npos;
+    const bool is_fresh = ranks != "ended" && ranks.find("stopped") == std::string::npos;
     const bool saves = is_fresh && ranks.find("without") == std::string::npos;
     EXPECT_NE(row["step (s)"].empty(), is_fresh) << key;
     EXPECT_NE(row["planned saving"].empty(), saves) << key;
@@ -315,21 +319,23 @@ TEST_F(OperatorTest, TablesAreTrueForAnHour) {
   jobs_.at("bloom").boxes[0]->KillAgent();
   Steps(3);
   ExpectJob("bloom", "planned", "2 run, 2 without a lease", "0");
-  ExpectNode("bloom-0", "2", "2", "following", "0.0");
-  ExpectNeed("bloom", "2 of 2 ranks have no lease of their GPU");
+  ExpectNode("bloom-0", "2", "2", "unleased", "0.0");
+  ExpectNeed("bloom",
+             "2 of 2 ranks have no lease of their GPU, so their clocks do not follow the plan: "
+             "bloom-0 (2 of 2 ranks) (start perseus agent there; ");
   ExpectMetric("ranks_without_lease", "bloom", "2");
 
   // ---- A pipeline is reported as slow, but is not ----
   const double fast_s = Show("gpt")["assignment"]["time_s"];
   EXPECT_THAT(Print("job straggler gpt 1 --slowdown 25"),
-              HasSubstr("straggler: dp_rank 1 takes 25 % longer, in force (report)"));
+              HasSubstr("straggler: dp_rank 1 takes 25.00 % longer, in force (report)"));
   AwaitPlanning("gpt");
   EXPECT_GT(Show("gpt")["assignment"]["time_s"].get<double>(), 1.2 * fast_s);
   Steps(8);
   AwaitPlanning("gpt");
   Steps(1);
   EXPECT_THAT(Print("job show gpt"),
-              HasSubstr("straggler: dp_rank 1 takes 25 % longer, suspended (report)"));
+              HasSubstr("straggler: dp_rank 1 takes 25.00 % longer, suspended (report)"));
   EXPECT_DOUBLE_EQ(Show("gpt")["assignment"]["time_s"].get<double>(), fast_s);
   ExpectJob("gpt", "planned", "4 run", "0");
 
@@ -339,7 +345,7 @@ TEST_F(OperatorTest, TablesAreTrueForAnHour) {
   ExpectJob("gpt", "planned, 1 node lost", "2 of 4 run", "0");
   ExpectNode("gpt-1", "0", "0", "lost", "24.0");
   ExpectNode("gpt-0", "2", "0", "following", "0.0");
-  ExpectNeed("gpt", "1 node sent no report for 15 s");
+  ExpectNeed("gpt", "1 node sent no report for 15 s: gpt-1 (check perseus node there)");
 
   // ---- The operator repairs everything ----
   Box& revoked = *jobs_.at("gpt").boxes[1];
@@ -351,6 +357,17 @@ TEST_F(OperatorTest, TablesAreTrueForAnHour) {
   AwaitPlanning("gpt");
   Steps(9);
   ExpectAllTrain();
+
+  // ---- A training ends ----
+  jobs_.at("bloom").boxes[0]->EndTraining();
+  Steps(6);
+  ExpectJob("bloom", "planned", "ended", "24");
+  const std::string shown = Print("job show bloom");
+  EXPECT_THAT(shown, HasSubstr("\ntraining: ended at "));
+  EXPECT_THAT(shown, HasSubstr("\nno nodes\n"));
+  EXPECT_THAT(shown, Not(HasSubstr("needs a person")));
+  ExpectMetric("stopped", "bloom", "0");
+  ExpectMetric("needs_person", "bloom", "0");
 
   plane_.reset();
   for (const char* line : {"job=llama needs a person: the training has stopped",

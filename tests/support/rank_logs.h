@@ -62,6 +62,10 @@ class RankLogs {
   void Append(const protocol::RankId& name, const protocol::RankRecord& record) const {
     Text(Name(name) + ".jsonl", protocol::FormatRecord(record));
   }
+  // Records that the rank closed its session.
+  void Close(const protocol::RankId& name) const {
+    Append(name, protocol::Remark{std::string(protocol::Remark::kEnd)});
+  }
   void Text(const std::string& file, std::string_view text) const {
     std::ofstream(job_directory_ / "ranks" / file, std::ios::app) << text;
   }

@@ -47,9 +47,4 @@ std::string FormatQuantity(double value) {
   return fmt::format("{:.{}f}", value, std::max(0, kSignificantDigits - digits_before));
 }
 
-std::string FormatPercent(double fraction) {
-  const double percent = fraction * 100;
-  return fmt::format("{:.2f} %", std::abs(percent) < 0.005 ? 0.0 : percent);  // Never "-0.00 %".
-}
-
 }  // namespace perseus::cli

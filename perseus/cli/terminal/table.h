@@ -20,7 +20,5 @@ class Table {
 
 // Formats a number with at least six significant digits: "0.0512341", "58321.4".
 std::string FormatQuantity(double value);
-// Formats a fraction as percent: "15.36 %".
-std::string FormatPercent(double fraction);
 
 }  // namespace perseus::cli

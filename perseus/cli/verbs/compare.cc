@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "perseus/base/json_text.h"
+#include "perseus/base/wording.h"
 #include "perseus/cli/flags/figure_flags.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/switch_flags.h"

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "perseus/base/json_text.h"
+#include "perseus/base/wording.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/noise_flags.h"
 #include "perseus/cli/terminal/table.h"

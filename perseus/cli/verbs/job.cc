@@ -9,6 +9,7 @@
 #include "perseus/base/file.h"
 #include "perseus/base/json_text.h"
 #include "perseus/base/limits.h"
+#include "perseus/base/wording.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/server_flags.h"
 #include "perseus/cli/flags/switch_flags.h"
@@ -259,9 +260,15 @@ Result<void> ReportStraggler(const Streams& streams, ServerClient& server, const
   if (flags.is_over) {
     PERSEUS_ASSIGN_OR_RETURN(const auto deleted, server.Send("DELETE", path, ""));
     if (flags.as_json) return streams.Print(JsonText(deleted, 2) + "\n");
-    return streams.Print(fmt::format(
-        "dp_rank {} {}\n", flags.dp_rank,
-        deleted.at("deleted").get<bool>() ? "is no longer a straggler" : "was not a straggler"));
+    const char* const what = deleted.at("deleted").get<bool>() ? "is withdrawn" : "does not exist";
+    std::string text = fmt::format("the report that dp_rank {} is slow {}\n", flags.dp_rank, what);
+    if (deleted.contains("detected")) {
+      text += fmt::format(
+          "the server measures that dp_rank {} takes {} longer, which counts until it is fast "
+          "again\n",
+          flags.dp_rank, FormatPercent(deleted["detected"].get<double>() - 1));
+    }
+    return streams.Print(text);
   }
   ordered_json body{{"slowdown", 1 + *flags.slowdown_percent / 100}};
   if (flags.starts_in_s) body["starts_in"] = *flags.starts_in_s;

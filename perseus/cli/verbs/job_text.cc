@@ -36,9 +36,13 @@ std::string FormatTraining(const ordered_json& job) {
   std::string text;
   if (const auto training = job.find("training");
       training != job.end() && training->at("state") != "idle") {
-    text = fmt::format("training: {}, {} of {} run", training->at("state").get<std::string>(),
-                       training->at("running").get<int>(),
-                       Counted(training->at("ranks").get<int>(), "rank"));
+    text = "training: " + training->at("state").get<std::string>();
+    if (training->contains("ended")) {
+      text += " at " + training->at("ended").get<std::string>();
+    } else {
+      text += fmt::format(", {} of {} run", training->at("running").get<int>(),
+                          Counted(training->at("ranks").get<int>(), "rank"));
+    }
     if (const int without = training->at("without_lease").get<int>(); without > 0) {
       text += fmt::format(", {} without a lease", without);
     }
@@ -85,7 +89,7 @@ std::string FormatGuard(const ordered_json& job) {
   if (guard == job.end()) return "";
   const std::string state = guard->at("state");
   const auto percent = [&guard](const char* name) {
-    return fmt::format("{:.1f} %", 100 * (guard->at(name).get<double>() - 1));
+    return FormatPercent(guard->at(name).get<double>() - 1);
   };
   const std::string why =
       guard->contains("why") ? " (" + guard->at("why").get<std::string>() + ")" : std::string();
@@ -116,19 +120,19 @@ std::string FormatPromise(const ordered_json& job) {
     if (!promise.contains(promised) || !promise.contains(seen)) return std::string();
     const double planned = promise[promised];
     const double real = promise[seen];
-    return fmt::format("{} of a step: promised {} {}, measured {} {} ({:+.1f} %)\n", what,
+    return fmt::format("{} of a step: promised {} {}, measured {} {} ({})\n", what,
                        FormatQuantity(planned), unit == std::string_view("s") ? "s" : "J",
                        FormatQuantity(real), unit == std::string_view("s") ? "s" : "J",
-                       100 * (real / planned - 1));
+                       FormatChange(real / planned - 1));
   };
   std::string text = compared("time", "s") + compared("energy", "j");
   if (promise.contains("problem")) text += "note: " + promise["problem"].get<std::string>() + "\n";
   return text;
 }
 
-// Returns a slowdown (T'/T) in percent: "25 %" for 1.25.
+// Returns a slowdown (T'/T) in percent: "25.00 %" for 1.25.
 std::string Longer(const ordered_json& straggler, const char* key) {
-  return fmt::format("{:.3g} %", 100 * (straggler.at(key).get<double>() - 1));
+  return FormatPercent(straggler.at(key).get<double>() - 1);
 }
 
 }  // namespace
@@ -201,7 +205,9 @@ std::string FormatJob(const ordered_json& job) {
   }
   const ordered_json& nodes = job.at("nodes");
   if (!nodes.empty()) return text + "\n" + FormatNodes(nodes);
-  return text + (job.at("status") == "ended"
+  const ordered_json training = job.value("training", ordered_json::object());
+  const bool has_ended = job.at("status") == "ended" || training.value("state", "") == "ended";
+  return text + (has_ended
                      ? "\nno nodes\n"
                      : "\nno nodes yet (they attach when ranks run, see perseus node --help)\n");
 }

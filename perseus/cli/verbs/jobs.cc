@@ -36,8 +36,8 @@ std::string StatusText(const ordered_json& job) {
   return fmt::format("{}, {} lost", status, Counted(lost, "node"));
 }
 
-// "4 run", or "stopped, 3 of 4 run, 1 without a lease". Empty without ranks, and from an older
-// server.
+// "4 run", "ended", or "stopped, 3 of 4 run, 1 without a lease". Empty without ranks, and from an
+// older server.
 std::string TrainingText(const ordered_json& job) {
   const auto training = job.find("training");
   if (training == job.end() || training->at("state") == "idle") return "";
@@ -45,6 +45,7 @@ std::string TrainingText(const ordered_json& job) {
   const int ranks = training->at("ranks");
   const int running = training->at("running");
   const int without_lease = training->at("without_lease");
+  if (state == "ended") return state;
   std::string text = state == "runs" ? "" : state + ", ";
   text +=
       running == ranks ? fmt::format("{} run", ranks) : fmt::format("{} of {} run", running, ranks);
@@ -78,7 +79,9 @@ std::string FormatJobs(const ordered_json& jobs) {
          job.at("last_step").get<std::int64_t>() < 0 ? "" : NumberText(job, "last_step", "{:.0f}"),
          NumberText(job.value("training", ordered_json::object()), "last_step_s_ago", "{:.0f}"),
          NumberText(job.value("measured", ordered_json::object()), "step_s", "{:.4g}"),
-         MeasuredEnergy(job), NumberText(job, "saving_percent", "{:.2f} %")});
+         MeasuredEnergy(job),
+         job.contains("saving_percent") ? FormatPercent(job["saving_percent"].get<double>() / 100)
+                                        : ""});
   }
   return table.Format();
 }

@@ -2,6 +2,7 @@
 #include "perseus/planning/partition/partition.h"
 #include "perseus/base/json_text.h"
 #include "perseus/base/limits.h"
+#include "perseus/base/wording.h"
 
 #include <fmt/format.h>
 

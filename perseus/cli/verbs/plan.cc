@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "perseus/base/wording.h"
 #include "perseus/cli/flags/figure_flags.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/noise_flags.h"
@@ -126,10 +127,11 @@ std::string FormatAnswer(const Streams& streams, const PlanFlags& flags, const P
         outcome.job.auto_schedule->changes.IsNone() && outcome.job.changes.picks();
     if (has_limit) {
       text += fmt::format(
-          "This compares first looks without a limit of clock changes: {} saves {:.2f} %, and "
-          "schedule auto saves {:.2f} %.\n",
-          outcome.schedules->reference.schedule.name, outcome.schedules->fixed.saving * 100,
-          outcome.schedules->rows.front().saving * 100);
+          "This compares first looks without a limit of clock changes: {} saves {}, and "
+          "schedule auto saves {}.\n",
+          outcome.schedules->reference.schedule.name,
+          FormatPercent(outcome.schedules->fixed.saving),
+          FormatPercent(outcome.schedules->rows.front().saving));
     }
   }
   text += DescribeChangeRate(outcome.job.facts, outcome.targets);

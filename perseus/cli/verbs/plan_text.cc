@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "perseus/base/wording.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/planning/few_switches/change_rate.h"
 

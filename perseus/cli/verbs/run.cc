@@ -373,11 +373,13 @@ std::vector<std::string> Describe(const tuner::RunSummary& run, const fs::path& 
                         WhyNothingIsRecorded(status))};
   }
   std::string line = fmt::format("{} of {} ranks", Counted(run.steps, "step"), run.ranks);
-  if (run.step_time_s > 0) line += fmt::format(", {:.4g} s a step", run.step_time_s);
-  line += run.energy_j > 0
-              ? fmt::format(", {} J a step, {} J in all", FormatQuantity(run.energy_per_step_j),
-                            FormatQuantity(run.energy_j))
-              : "; the energy was not measured (see perseus doctor)";
+  if (run.step_time_s > 0) {
+    const std::string energy =
+        run.energy_j > 0 ? fmt::format(" and {} J", FormatQuantity(run.energy_per_step_j)) : "";
+    line += fmt::format(", {:.4g} s{} a step (median)", run.step_time_s, energy);
+  }
+  line += run.energy_j > 0 ? fmt::format(", {} J in all", FormatQuantity(run.energy_j))
+                           : "; the energy was not measured (see perseus doctor)";
   std::vector<std::string> lines{line + fmt::format(" (logs in {})", directory.string())};
   if (run.missing_ranks > 0) {
     lines.push_back(

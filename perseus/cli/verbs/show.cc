@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "perseus/base/json_text.h"
+#include "perseus/base/wording.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/named_plans.h"

@@ -8,6 +8,7 @@
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
 #include "perseus/base/json_text.h"
+#include "perseus/base/wording.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/switch_flags.h"
 #include "perseus/cli/flags/target_flags.h"
@@ -199,10 +200,10 @@ std::string FormatSeen(const tuner::TuningResult& result, const tuner::SeenSteps
   const tuner::PromiseRange saving = tuner::RangeOfSaving(SavingOf(result), seen);
   const tuner::PromiseRange slowdown = tuner::RangeOfSlowdown(SlowdownOf(result), seen);
   return fmt::format(
-      "measured in whole steps: {:.2f} % of the energy saved at {:.2f} % more time\n"
-      "so expect {:.2f} to {:.2f} % of the energy saved, at {:.2f} to {:.2f} % more time\n",
-      seen.saving() * 100, seen.slowdown() * 100, saving.lower * 100, saving.upper * 100,
-      slowdown.lower * 100, slowdown.upper * 100);
+      "measured in whole steps: {} of the energy saved at {} more time\n"
+      "so expect {} to {} of the energy saved, at {} to {} more time\n",
+      FormatPercent(seen.saving()), FormatPercent(seen.slowdown()), FormatPercent(saving.lower),
+      FormatPercent(saving.upper), FormatPercent(slowdown.lower), FormatPercent(slowdown.upper));
 }
 
 std::string FormatReached(const tuner::ReachedRanges& reached) {
@@ -216,19 +217,19 @@ std::string FormatText(const tuner::TuningResult& result, std::string_view block
                        std::string_view p2p) {
   const plan_file::PlanFile& plan = result.plan;
   return fmt::format(
-      "measured at most {} clocks of an instruction, in {} rounds: {} steps, {:.1f} s, {:.2f} % "
+      "measured at most {} clocks of an instruction, in {} rounds: {} steps, {:.1f} s, {} "
       "slower on average (tune took {} steps in all)\n"
       "stopped because {}\n"
       "a GPU that waits draws {:.1f} W ({})\n"
       "a message from one pp_rank to the next takes {:.3g} ms ({})\n"
       "{}{}"
-      "{}: {:.2f} % of the energy saved at {:.2f} % more time, by measurements {}\n"
+      "{}: {} of the energy saved at {} more time, by measurements {}\n"
       "{}{}{}{}\n",
       result.frequencies, result.rounds, result.spent.steps, result.spent.seconds,
-      result.slowdown_spent * 100, result.steps_taken, result.reason, result.blocking_power_w,
-      blocking_power, ToMilliseconds(plan.job.model.fixed.p2p), p2p,
+      FormatPercent(result.slowdown_spent), result.steps_taken, result.reason,
+      result.blocking_power_w, blocking_power, ToMilliseconds(plan.job.model.fixed.p2p), p2p,
       FormatMeasuredNoise(result.noise), FormatEdges(result.edges), plan.target,
-      SavingOf(result) * 100, SlowdownOf(result) * 100,
+      FormatPercent(SavingOf(result)), FormatPercent(SlowdownOf(result)),
       result.version == 0
           ? result.expected
                 ? fmt::format("before the plan ran (expect {:.2f} percentage points less)",

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "perseus/base/json_text.h"
+#include "perseus/base/wording.h"
 #include "perseus/runtime/protocol/job_directory/job_files.h"
 #include "perseus/runtime/protocol/job_directory/rank_log.h"
 
@@ -40,12 +41,12 @@ double NumberAt(const nlohmann::json& json, const char* pointer) {
              : 0;
 }
 
-// Formats an interval: "12.31 % (12.02 to 12.60)".
+// Formats an interval: "12.31 % (12.02 % to 12.60 %)".
 std::string IntervalAt(const nlohmann::json& json, const std::string& name) {
-  return fmt::format("{:.2f} % ({:.2f} to {:.2f})",
-                     100 * NumberAt(json, ("/" + name + "/estimate").c_str()),
-                     100 * NumberAt(json, ("/" + name + "/lower").c_str()),
-                     100 * NumberAt(json, ("/" + name + "/upper").c_str()));
+  const auto at = [&](const char* end) {
+    return FormatPercent(NumberAt(json, ("/" + name + end).c_str()));
+  };
+  return fmt::format("{} ({} to {})", at("/estimate"), at("/lower"), at("/upper"));
 }
 
 // Starts the verb, with new files for its output.

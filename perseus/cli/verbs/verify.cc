@@ -9,6 +9,7 @@
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
 #include "perseus/base/json_text.h"
+#include "perseus/base/wording.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/terminal/row_block.h"
 #include "perseus/cli/terminal/signals.h"
@@ -149,9 +150,8 @@ std::string FormatText(const tuner::Verification& verification, const plan_file:
   }
   for (const tuner::OutlyingBlock& outlier : verification.outliers) text += Describe(outlier);
   text += fmt::format(
-      "the plan promises {:.2f} % of the energy at {:.2f} % more time ({} pairs of blocks of {} "
-      "steps)\n",
-      promise.saving * 100, promise.slowdown * 100, verification.pairs.size(),
+      "the plan promises {} of the energy at {} more time ({} pairs of blocks of {} steps)\n",
+      FormatPercent(promise.saving), FormatPercent(promise.slowdown), verification.pairs.size(),
       verification.layout.length);
   text += fmt::format(
       "the time of a step varies by {:.2f} % without the plan, and by {:.2f} % with it\n",

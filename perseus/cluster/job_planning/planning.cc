@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "perseus/base/json_text.h"
+#include "perseus/base/wording.h"
 #include "perseus/cluster/job_planning/straggler_times.h"
 #include "perseus/planning/job/plausibility.h"
 #include "perseus/planning/plan/make_plan_file.h"
@@ -172,7 +173,7 @@ std::string Reason(const PlanningInput& input, const PreparedJob& job, const pla
                           100 * job.noise->independent, 100 * job.noise->common);
   }
   for (const auto& [pipeline, slowdown] : slowdowns) {
-    reason += fmt::format(", straggler {}: {:.4g}", pipeline, slowdown);
+    reason += fmt::format(", straggler {}: {}", pipeline, FormatPercent(slowdown - 1));
   }
   return reason;
 }
@@ -220,16 +221,14 @@ void TakePlansBack(const store::GuardRecord& guard, double slowest, PlannedAssig
   assignment.upcoming = std::move(plans);
   assignment.pipelines.clear();
   assignment.time_s = assignment.baseline_time_s * slowest;
-  const double slower = 100 * (guard.with_plan - 1);
+  const std::string slower = FormatPercent(guard.with_plan - 1);
   if (guard.state == store::GuardState::kTrial) {
     assignment.reason += fmt::format(
-        ", trial of the default clocks: steps with the plan took {:.1f} % longer than planned",
-        slower);
+        ", trial of the default clocks: steps with the plan took {} longer than planned", slower);
   } else {
     assignment.reason += fmt::format(
-        ", plan taken back: steps took {:.1f} % longer than planned, and {:.1f} % "
-        "longer at the default clocks",
-        slower, 100 * (guard.without_plan - 1));
+        ", plan taken back: steps took {} longer than planned, and {} longer at the default clocks",
+        slower, FormatPercent(guard.without_plan - 1));
   }
 }
 

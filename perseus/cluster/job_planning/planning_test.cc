@@ -283,7 +283,7 @@ TEST_F(PlanningTest, SlowsTheOtherPipelinesForAStragglerUntilItEnds) {
   EXPECT_LT(during.pipelines[0].energy_j, before.pipelines[0].energy_j);
   EXPECT_EQ(during.pipelines[0], during.pipelines[2]);
   EXPECT_NEAR(during.time_s, 1.2 * before.time_s, 1e-9);
-  EXPECT_THAT(during.reason, HasSubstr("straggler 1: 1.2"));
+  EXPECT_THAT(during.reason, HasSubstr("straggler 1: 20.00 %"));
   EXPECT_THAT(during.upcoming, IsEmpty()) << "the nodes already have the plans that follow";
   now_ += 60'000;
   Plan();

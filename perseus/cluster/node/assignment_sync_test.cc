@@ -32,7 +32,7 @@ protocol::Assignment Tuned() {
 
 TEST(AssignmentOf, NamesThePlanOfEachPipeline) {
   const protocol::Assignment assignment =
-      AssignmentOf({"j-1", "run", 7, 120, {{0, kPlanA}, {1, kPlanB}}, "straggler 1: 1.25"});
+      AssignmentOf({"j-1", "run", 7, 120, {{0, kPlanA}, {1, kPlanB}}, "straggler 1: 25.00 %"});
   EXPECT_EQ(assignment.PlanOf(0), "plans/p-00000000000000aa.json");
   EXPECT_EQ(assignment.PlanOf(1), "plans/p-00000000000000bb.json");
   EXPECT_EQ(assignment.PlanOf(2), "");

@@ -131,6 +131,7 @@ void Node::Turn(Nanoseconds now) {
     Attach(directory, job, now);
     if (!job.lifecycle.has_ended()) FetchPlans(job, now);
     WriteAssignment(job, now);
+    DetachEnded(job, now);
   }
   Report(now);
 }
@@ -350,6 +351,20 @@ void Node::Detach(const Job& job, Nanoseconds now) {
   if (!job.lifecycle.is_attached() || !uplink_.IsUsable(now)) return;
   // If this request fails, the server later notices that the reports have stopped.
   static_cast<void>(uplink_.Request({.method = "DELETE", .target = JobTarget(job)}, now));
+}
+
+// Detaches the ranks of a training that has ended, after its last report. So the server
+// distinguishes it from a training that was killed, whose ranks stay attached.
+void Node::DetachEnded(Job& job, Nanoseconds now) {
+  if (!job.lifecycle.is_attached() || !job.unsent.empty() || !job.ranks.HaveEnded()) return;
+  if (now < job.next_attach || !uplink_.IsUsable(now)) return;
+  job.next_attach = now + kRetryAfter;
+  const auto answer = uplink_.Request({.method = "DELETE", .target = JobTarget(job)}, now);
+  if (!answer || MayBeSentAgain(*answer)) return;
+  job.lifecycle.Apply(JobEvent::kNotAttached);
+  job.ranks.ForgetEnded();
+  job.is_registered = true;  // No rank is alive, which is the state before the ranks start.
+  log_.info("the training of job {} has ended on this node", job.key);
 }
 
 // ---- Assignment ----

@@ -116,6 +116,7 @@ class Node {
   void TakeRefusal(const std::filesystem::path& directory, Job& job, const http::Response& answer);
   void TakeId(Job& job, const std::string& id);
   void Detach(const Job& job, Nanoseconds now);
+  void DetachEnded(Job& job, Nanoseconds now);
   static void StoreFiles(Job& job, const protocol::AssignmentEvent& assignment);
   void FetchPlans(Job& job, Nanoseconds now);
   bool FetchPlan(Job& job, const std::string& id, Nanoseconds now);

@@ -100,6 +100,29 @@ TEST_F(NodeTest, AssignmentsStayWhenTheNodeEndsAndTheNextProcessContinues) {
   EXPECT_EQ(server_.reports.back()[0].at("following"), 7);
 }
 
+TEST_F(NodeTest, TheRanksOfATrainingThatEndedAreDetachedAfterTheirLastReport) {
+  const RankLogs logs = MakeFollowedJob();
+  logs.End({0, 0, 0}, 2, 1);
+  logs.Close({0, 0, 0});
+  server_.requests.clear();
+  server_.report_status = 503;
+  Turn();
+  EXPECT_THAT(server_.requests, IsEmpty()) << "the last step is not reported";
+  server_.report_status = 200;
+  Turn();
+  EXPECT_EQ(server_.reports.back()[0].at("steps")[0].at("step"), 2);
+  server_.is_away = true;
+  Turn(5'000 * kMillisecond);
+  server_.is_away = false;
+  for (int i = 0; i < 3; ++i) Turn(10'000 * kMillisecond);
+  EXPECT_THAT(server_.requests, ElementsAre("DELETE /v1/nodes/n7/jobs/gpt3-run7"));
+
+  server_.requests.clear();
+  logs.Begin({0, 0, 0}, 200);
+  Turn();
+  EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
+}
+
 TEST_F(NodeTest, AnUnknownJobRequestsAttachmentAgain) {
   server_.attach_status = 404;
   const RankLogs logs = MakeAttachedJob();

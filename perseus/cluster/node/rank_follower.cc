@@ -91,6 +91,7 @@ void RankFollower::TakeHeader(const protocol::RankHeader& header, Rank& rank, Ne
   }
   news.have_ranks_changed = news.have_ranks_changed || rank.header.gpu != header.gpu;
   rank.header = header;
+  rank.has_ended = false;
 }
 
 void RankFollower::TakeStep(const protocol::RanStep& step, std::int64_t server_version, Rank& rank,
@@ -124,6 +125,8 @@ void RankFollower::ReadRank(const protocol::RankId& name, Rank& rank,
       TakeHeader(own, rank, news);
     } else if (const auto* step = std::get_if<protocol::RanStep>(&record)) {
       TakeStep(*step, server_version(step->assignment_version), rank, now);
+    } else {
+      rank.has_ended = rank.has_ended || std::get<protocol::Remark>(record).IsEnd();
     }
   }
 }
@@ -159,8 +162,22 @@ std::vector<protocol::RankHeader> RankFollower::Alive() const {
 
 int RankFollower::running() const {
   return static_cast<int>(std::ranges::count_if(ranks_, [](const auto& entry) {
-    return entry.second.is_alive && entry.second.has_process.value_or(true);
+    const Rank& rank = entry.second;
+    return rank.is_alive && (rank.has_ended || rank.has_process.value_or(true));
   }));
+}
+
+bool RankFollower::HaveEnded() const {
+  bool has_ended = false;
+  for (const auto& [name, rank] : ranks_) {
+    if (rank.is_alive && !rank.has_ended) return false;
+    has_ended = has_ended || rank.is_alive;
+  }
+  return has_ended && collector_.IsEmpty();
+}
+
+void RankFollower::ForgetEnded() {
+  for (auto& [name, rank] : ranks_) rank.is_alive = false;
 }
 
 JobProgress RankFollower::progress() const {

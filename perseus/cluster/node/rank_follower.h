@@ -4,7 +4,8 @@
 // A directory may contain logs of an earlier run. So the follower skips the content that a log has
 // when it is found. A rank is alive if its log has no step yet, or if its log has grown since it
 // was found. If its log is deleted, the rank is forgotten. The process of a rank has ended if its
-// log was locked (RankLogReader), and no longer is.
+// log was locked (RankLogReader), and no longer is. A training has ended, and was not killed, if
+// the log of every rank says so (Remark::kEnd).
 //
 // Why the lock: a process id has no meaning in another container, and silence alone would make a
 // checkpoint look like a killed training.
@@ -49,8 +50,13 @@ class RankFollower {
 
   // The headers of the ranks that are alive, sorted by rank.
   std::vector<protocol::RankHeader> Alive() const;
-  // How many ranks of Alive() have not lost their process, as far as known.
+  // How many ranks of Alive() have not lost their process, as far as known. A rank that has ended
+  // counts, until all have ended.
   int running() const;
+  // Whether all ranks of Alive() have ended, and TakeReports() has returned all their steps.
+  bool HaveEnded() const;
+  // From now on, only ranks that run again are alive.
+  void ForgetEnded();
   std::vector<protocol::StepReport> TakeReports(Nanoseconds now) { return collector_.Take(now); }
   JobProgress progress() const;
   // The highest version of assignment.json that a rank has followed during the life of this
@@ -71,7 +77,8 @@ class RankFollower {
     protocol::RankLogReader reader;
     protocol::RankHeader header;
     bool is_alive = false;
-    int missed = 0;  // In how many searches in a row the log was missing.
+    bool has_ended = false;  // The log ends with Remark::kEnd.
+    int missed = 0;          // In how many searches in a row the log was missing.
     // Whether the process runs. Empty: its log was never locked.
     std::optional<bool> has_process = {};
     std::int64_t last_step = -1;

@@ -74,6 +74,43 @@ TEST_F(RankFollowerTest, ARankRunsUntilTheLockOfItsLogIsGone) {
   EXPECT_EQ(follower_.running(), 2);
 }
 
+TEST_F(RankFollowerTest, ATrainingHasEndedIfAllItsRanksClosedTheirLogs) {
+  std::vector<FileDescriptor> processes;
+  for (int rank = 0; rank < 2; ++rank) {
+    logs_.Begin({0, rank, 0}, 100 + rank);
+    processes.push_back(logs_.Lock({0, rank, 0}));
+  }
+  Look();
+  for (int rank = 0; rank < 2; ++rank) logs_.End({0, rank, 0}, 1, 16);
+  logs_.Close({0, 0, 0});
+  processes[0] = FileDescriptor();
+  Look();
+  EXPECT_EQ(follower_.running(), 2) << "the other rank runs, so nothing is wrong";
+  EXPECT_FALSE(follower_.HaveEnded());
+  processes[1] = FileDescriptor();
+  Look();
+  EXPECT_EQ(follower_.running(), 1) << "this rank was killed";
+  logs_.Close({0, 1, 0});
+  Look();
+  EXPECT_EQ(follower_.running(), 2);
+  EXPECT_FALSE(follower_.HaveEnded()) << "its step is not reported yet";
+  EXPECT_THAT(follower_.TakeReports(now_), SizeIs(1));
+  EXPECT_TRUE(follower_.HaveEnded());
+
+  // Another session of the process continues the log.
+  logs_.Append({0, 1, 0}, RankLogs::Header({0, 1, 0}, 101));
+  Look();
+  EXPECT_FALSE(follower_.HaveEnded());
+  logs_.Close({0, 1, 0});
+  Look();
+  follower_.ForgetEnded();
+  EXPECT_THAT(follower_.Alive(), IsEmpty());
+  EXPECT_FALSE(follower_.HaveEnded());
+  logs_.Begin({0, 0, 0}, 200);
+  EXPECT_TRUE(Look().has_restarted);
+  EXPECT_THAT(follower_.Alive(), SizeIs(1));
+}
+
 // The rank renames its log and begins another one.
 TEST_F(RankFollowerTest, ContinuesWithTheNextLogAfterTheRankRotatesIt) {
   const protocol::RankId rank{0, 0, 0};

@@ -112,4 +112,9 @@ std::vector<protocol::StepReport> StepCollector::Take(Nanoseconds now) {
   return reports;
 }
 
+bool StepCollector::IsEmpty() const {
+  return std::ranges::all_of(pipelines_,
+                             [](const auto& entry) { return entry.second.steps.empty(); });
+}
+
 }  // namespace perseus::node

@@ -35,6 +35,9 @@ class StepCollector {
   // In each pipeline, steps are ascending and unique.
   std::vector<protocol::StepReport> Take(Nanoseconds now);
 
+  // Whether Take() has returned all steps.
+  bool IsEmpty() const;
+
  private:
   struct Sample {
     Nanoseconds at = 0;  // The time since 1970.

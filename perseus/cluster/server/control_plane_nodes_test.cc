@@ -34,7 +34,7 @@ TEST_F(ControlPlaneTest, SendsAssignmentsToNodes) {
   ASSERT_EQ(Send("PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.25})").status, 200);
   const auto says_straggler = [](const http::Event& event) {
     return IsAssignment(event) && json::parse(event.data)["reason"].get<std::string>().find(
-                                      "straggler 1: 1.25") != std::string::npos;
+                                      "straggler 1: 25.00 %") != std::string::npos;
   };
   const int during = n0.Await(says_straggler);
   ASSERT_GE(during, 0);

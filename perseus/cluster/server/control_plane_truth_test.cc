@@ -114,7 +114,7 @@ TEST_F(TruthTest, AFalseNoticeIsSuspendedAndTheJobIsFastAgain) {
   const json straggler = Get("/v1/jobs/run")["stragglers"][0];
   EXPECT_EQ(straggler["state"], "suspended");
   EXPECT_NEAR(straggler["measured"].get<double>(), 1, 0.01);
-  EXPECT_THAT(straggler["reinstated"].get<std::string>(), HasSubstr("at least 1.25 times"));
+  EXPECT_THAT(straggler["reinstated"].get<std::string>(), HasSubstr("at least 25.00 % longer"));
   EXPECT_EQ(Metric("perseus_server_straggler_notices_total{event=\"suspended\"}"), "1");
 
   // The same notice again changes nothing. Then the pipeline really becomes slow, and the notice
@@ -151,7 +151,7 @@ TEST_F(TruthTest, ThePromiseOfThePlanIsCompared) {
   EXPECT_EQ(promise["version"], job["assignment"]["version"]);
   EXPECT_NEAR(promise["measured_s"].get<double>() / promise["promised_s"].get<double>(), 1.1, 1e-6);
   EXPECT_NEAR(promise["measured_j"].get<double>() / promise["promised_j"].get<double>(), 1.2, 1e-6);
-  EXPECT_THAT(promise["problem"].get<std::string>(), HasSubstr("10.0 % longer than planned"));
+  EXPECT_THAT(promise["problem"].get<std::string>(), HasSubstr("10.00 % longer than planned"));
   ASSERT_TRUE(Comes([&] { return Metric("perseus_job_promise_broken{key=\"run\"}") == "1"; }));
   EXPECT_EQ(Metric("perseus_server_nodes{state=\"following\"}"), "2");
   EXPECT_NE(Metric("perseus_job_step_promised_joules{key=\"run\"}"), "");
@@ -175,7 +175,7 @@ TEST_F(TruthTest, APlanThatCostsThroughputIsTakenBack) {
   EXPECT_EQ(guard["state"], "withdrawn");
   EXPECT_NEAR(guard["with_plan"].get<double>(), 1.08, 1e-6);
   EXPECT_NEAR(guard["without_plan"].get<double>(), 1, 1e-6);
-  EXPECT_THAT(guard["why"].get<std::string>(), HasSubstr("8.0 % longer than planned"));
+  EXPECT_THAT(guard["why"].get<std::string>(), HasSubstr("8.00 % longer than planned"));
   EXPECT_EQ(Send("GET", "/v1/jobs/run/plans/current").status, 404);
 
   // If the user sets the target again, the plan gets another chance.

@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "perseus/base/wording.h"
 #include "perseus/cluster/telemetry/replica_messages.h"
 
 namespace perseus::server {
@@ -87,9 +88,11 @@ telemetry::ReportCallbacks Fleet::Callbacks() {
       .noticed =
           [this](const std::string& key, const telemetry::NoticeChange& change) {
             metrics_.CountNotice(change.is_suspended);
-            log_.warn("job={} straggler {} of source {} (slowdown {:.4g}) is {}: measured {:.4g}",
-                      key, change.dp_rank, store::Name(change.source), change.slowdown,
-                      change.is_suspended ? "suspended" : "reinstated", change.measured);
+            log_.warn("job={} straggler {} of source {} (slowdown {}) is {}: measured {}", key,
+                      change.dp_rank, store::Name(change.source),
+                      FormatPercent(change.slowdown - 1),
+                      change.is_suspended ? "suspended" : "reinstated",
+                      FormatPercent(change.measured - 1));
           },
       .guarded =
           [this](const std::string& key, const store::GuardRecord& guard) {

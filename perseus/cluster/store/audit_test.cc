@@ -85,13 +85,13 @@ TEST_P(AuditTest, RecordsAssignmentsWithTheirReason) {
   const auto task = Get(store_->ClaimPlanning("w", 1, 1000));
   ASSERT_TRUE(task);
   PlanningOutcome outcome;
-  outcome.assignment = {.from_step = 7, .reason = "straggler 1: 1.25"};
+  outcome.assignment = {.from_step = 7, .reason = "straggler 1: 25.00 %"};
   ASSERT_TRUE(Get(store_->CompletePlanning(*task, outcome, 5000)));
   const AuditRecord last = All().back();
   EXPECT_EQ(last.action, "job.assignment");
   EXPECT_EQ(last.subject, "version 1");
   EXPECT_EQ(last.by.role, std::nullopt);
-  EXPECT_EQ(last.by.reason, "straggler 1: 1.25");
+  EXPECT_EQ(last.by.reason, "straggler 1: 25.00 %");
 }
 
 TEST_P(AuditTest, FiltersRecords) {

@@ -20,7 +20,7 @@ struct PlannedAssignment {
   };
   std::int64_t from_step = 0;
   std::string target = {};  // The target as text.
-  std::string reason = {};  // Such as "profile 2" or "straggler 1: 1.25".
+  std::string reason = {};  // Such as "profile 2" or "straggler 1: 25.00 %".
   std::vector<Share> pipelines = {};
   std::vector<std::string> upcoming = {};  // Ids of plans that are likely to be assigned next.
   double time_s = 0;  // The iteration time, with the slowdown of the slowest pipeline.

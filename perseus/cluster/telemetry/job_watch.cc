@@ -238,6 +238,10 @@ std::vector<StragglerChange> JobWatch::Add(const std::string& node,
   // choose them. Such steps are not judged.
   if (!is_whole || step.version == 0) return changes;
   CountEnergy(step, nodes);
+  // Ranks without a lease run at other clocks than planned, so their times say nothing about the
+  // pipeline.
+  const auto lacks_lease = [](const auto& of_node) { return of_node.second.without_clocks > 0; };
+  if (std::ranges::any_of(nodes, lacks_lease)) return changes;
   double busy_s = 0;
   for (const auto& [name, of_node] : nodes) busy_s = std::max(busy_s, of_node.busy_s);
   StragglerVerdicts verdicts = detector_.Add({.step = step.step,
@@ -371,11 +375,6 @@ void JobWatch::StartJudging(const Settings& settings, const std::map<int, double
     detector_.Raise(pipeline, slowdown);
     returned_[pipeline] = now;
   }
-}
-
-void JobWatch::Forget(int pipeline) {
-  const MutexLock lock(mutex_);
-  detector_.Forget(pipeline);
 }
 
 JobWatch::Settings JobWatch::settings() const {

@@ -53,7 +53,8 @@ class JobWatch {
   // Adds a reported step. Returns the changes of stragglers to store. Every kRenew, also returns
   // the stragglers that still hold, for pipelines that were just judged. A step of a pipeline is
   // judged when all nodes with ranks of the pipeline (SetNodes) have reported the step. An earlier
-  // judgment would be wrong, because some of these nodes may be faster than the whole pipeline.
+  // judgment would be wrong, because some of these nodes may be faster than the whole pipeline. A
+  // step with ranks without a lease is no evidence for or against a straggler.
   // Ignores a step of a pipeline if the node has no rank of this pipeline. If an answer was lost, a
   // node may report a step again.
   static constexpr Milliseconds kRenew = 20'000;
@@ -112,9 +113,6 @@ class JobWatch {
   // Whether this replica has started to judge, and the first node still reports to it.
   bool Judges(Milliseconds now) const;
   Settings settings() const;  // Call it after StartJudging().
-
-  // Forgets a detected straggler that a user deleted.
-  void Forget(int pipeline);
 
   // Whether the watch knows the planned iteration time of each pipeline in this assignment version.
   bool Knows(std::int64_t version) const;

@@ -67,6 +67,23 @@ TEST_F(JobWatchTest, ARepeatedReportCountsOnce) {
   EXPECT_DOUBLE_EQ(summary["step_s"], 3);
 }
 
+// These ranks may run at any clock: at the default clock, or at the last clock of a killed agent.
+TEST_F(JobWatchTest, RanksWithoutALeaseMakeNoStraggler) {
+  Steps(0, 20);
+  for (const double of_lost_clock : {1.3, 0.7}) {
+    const std::int64_t begin = watch_.last_step() + 1;
+    for (std::int64_t step = begin; step < begin + 20; ++step) {
+      Report("a0", step, 2.9);
+      Report("b0", step, 2.4);
+      Report("a1", step, 2.9 * of_lost_clock, 1);
+      Report("b1", step, 2.4 * of_lost_clock);
+    }
+    EXPECT_THAT(watch_.Stragglers(), IsEmpty()) << of_lost_clock;
+  }
+  Steps(watch_.last_step() + 1, watch_.last_step() + 11, 1.3);
+  EXPECT_EQ(watch_.Stragglers().size(), 1U);
+}
+
 // In such steps, `perseus tune` may choose the clocks.
 TEST_F(JobWatchTest, StepsWithoutAnAssignmentOfTheServerAreNotJudged) {
   for (std::int64_t step = 0; step < 20; ++step) {

@@ -96,7 +96,6 @@ Result<void> NodeReports::TakeFromReplica(const ReplicaMessage& message, Millise
   const auto watch = watches_.Find(message.job);
   if (message.replica == replica_ || !watch) return {};
   if (message.restarted) watch->Restart();
-  if (message.forgotten) watch->Forget(*message.forgotten);
   // Ignore the message unless this replica is already the judge. A replica can become the judge
   // only when a node reports to it.
   if (message.steps.empty() || !watch->Judges(now)) return {};
@@ -111,13 +110,6 @@ Result<void> NodeReports::Restart(const std::string& job) {
   if (!store_.has_replicas()) return {};
   return store_.NotifyReplicas(
       FormatReplicaMessage({.replica = replica_, .job = job, .restarted = true}));
-}
-
-Result<void> NodeReports::Forget(const std::string& job, int pipeline) {
-  if (const auto watch = watches_.Find(job)) watch->Forget(pipeline);
-  if (!store_.has_replicas()) return {};
-  return store_.NotifyReplicas(
-      FormatReplicaMessage({.replica = replica_, .job = job, .forgotten = pipeline}));
 }
 
 void NodeReports::NoteForReplicas(ReplicaMessage message) {

@@ -49,10 +49,8 @@ class NodeReports {
   // Processes a message that a replica (perhaps this replica) sent to all replicas
   // (Notice::Kind::kSteps). The caller passes the messages of one job in order and one at a time.
   Result<void> TakeFromReplica(const ReplicaMessage& message, Milliseconds now);
-  // Restart handles a restart of the job. Forget handles a detected straggler that a user deleted.
-  // Both functions inform all replicas.
+  // Handles a restart of the job, and informs all replicas.
   Result<void> Restart(const std::string& job);
-  Result<void> Forget(const std::string& job, int pipeline);
 
  private:
   class Writing;  // While such an object exists, its thread writes.

@@ -82,10 +82,11 @@ std::string ExplainPromise(const Promise& promise, double tolerance) {
   const bool is_hungry = promise.promised_j && *promise.promised_j > 0 &&
                          *promise.measured_j / *promise.promised_j > 1 + tolerance;
   if (!is_slow && !is_hungry) return "";
-  std::string text = is_slow ? fmt::format("a step takes {:.1f} % longer than planned",
-                                           100 * (promise.time_ratio() - 1))
-                             : fmt::format("a step needs {:.1f} % more energy than planned",
-                                           100 * (*promise.measured_j / *promise.promised_j - 1));
+  std::string text =
+      is_slow ? fmt::format("a step takes {} longer than planned",
+                            FormatPercent(promise.time_ratio() - 1))
+              : fmt::format("a step needs {} more energy than planned",
+                            FormatPercent(*promise.measured_j / *promise.promised_j - 1));
   if (promise.ranks_without_clocks > 0) {
     return text +
            fmt::format(

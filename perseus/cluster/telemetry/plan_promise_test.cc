@@ -56,16 +56,17 @@ TEST(PlanPromise, SaysWhy) {
   };
   EXPECT_EQ(explain(Step(3, 2.5, 2.5)), "");
   EXPECT_EQ(explain(Step(2.9, 2.4, 2.4, 900)), "");
-  EXPECT_THAT(explain(Step(3.3, 2.8, 2.8)), HasSubstr("10.0 % longer than planned: all pipelines"));
+  EXPECT_THAT(explain(Step(3.3, 2.8, 2.8)),
+              HasSubstr("10.00 % longer than planned: all pipelines"));
   EXPECT_THAT(explain(Step(3.3, 2.5, 2.8)), HasSubstr("only pipeline 1 does"));
   EXPECT_THAT(explain(Step(3.3, 2.5, 2.5)), HasSubstr("all-reduce"));
-  EXPECT_THAT(explain(Step(3, 2.5, 2.5, 1200)), HasSubstr("20.0 % more energy than planned"));
+  EXPECT_THAT(explain(Step(3, 2.5, 2.5, 1200)), HasSubstr("20.00 % more energy than planned"));
   MeasuredStep limited = Step(3.3, 2.8, 2.5);
   limited.limited_ranks = 4;
   EXPECT_THAT(explain(limited), HasSubstr("limits the clocks of 4 ranks"));
   MeasuredStep unset = Step(3, 2.5, 2.5, 1200);
   unset.ranks_without_clocks = 8;
-  EXPECT_THAT(explain(unset), HasSubstr("20.0 % more energy than planned: 8 ranks set no clocks"));
+  EXPECT_THAT(explain(unset), HasSubstr("20.00 % more energy than planned: 8 ranks set no clocks"));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 
 #include "perseus/base/json_file.h"
 #include "perseus/base/json_text.h"
-#include "perseus/base/limits.h"
 
 namespace perseus::telemetry {
 namespace {
@@ -22,7 +21,6 @@ constexpr std::size_t kMaxStepsOfText = 30;
 std::vector<std::string> FormatReplicaMessage(const ReplicaMessage& message) {
   ordered_json json{{"replica", message.replica}, {"job", message.job}, {"node", message.node}};
   if (message.restarted) json["restarted"] = true;
-  if (message.forgotten) json["forgotten"] = *message.forgotten;
   if (message.steps.empty()) return {JsonText(json)};
   std::vector<std::string> texts;
   for (std::size_t begin = 0; begin < message.steps.size(); begin += kMaxStepsOfText) {
@@ -41,10 +39,6 @@ Result<ReplicaMessage> ParseReplicaMessage(std::string_view text) {
         message.job = node.Member("job").Text();
         message.node = node.Member("node").Text();
         message.restarted = node.Has("restarted") && node.Member("restarted").Flag();
-        if (node.Has("forgotten")) {
-          message.forgotten =
-              node.Member("forgotten").Count(0, kMostPipelines - 1, "a dp_rank, from 0");
-        }
         if (node.Has("steps")) message.steps = protocol::ReadSteps(node.Member("steps"));
         return message;
       });

@@ -1,7 +1,6 @@
 // The messages that replicas send to the replica that judges a job (node_reports.h).
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,14 +10,13 @@
 
 namespace perseus::telemetry {
 
-// A message. Exactly one of `steps`, `restarted` and `forgotten` is set.
+// A message. It has either steps, or `restarted` is set.
 struct ReplicaMessage {
   std::string replica = {};  // The sender.
   std::string job = {};
   std::string node = {};
   std::vector<protocol::StepReport> steps = {};  // The steps that `node` reported.
   bool restarted = false;                        // The job counts its steps from 0 again.
-  std::optional<int> forgotten = {};  // The dp_rank of a detected straggler that was deleted.
 };
 // Formats the message as one or more texts of at most Store::kMaxReplicaTextBytes.
 std::vector<std::string> FormatReplicaMessage(const ReplicaMessage& message);

@@ -74,12 +74,6 @@ void StragglerDetector::Raise(int number, double slowdown) {
   pipeline.below = 0;
 }
 
-void StragglerDetector::Forget(int number) {
-  Pipeline& pipeline = pipelines_[number];
-  pipeline.slowdown.reset();
-  pipeline.above = 0;
-}
-
 std::map<int, double> StragglerDetector::Stragglers() const {
   std::map<int, double> stragglers;
   for (const auto& [number, pipeline] : pipelines_) {

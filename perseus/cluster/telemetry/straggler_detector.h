@@ -85,8 +85,6 @@ class StragglerDetector {
   void Restart();
   // Takes over a straggler from another detector.
   void Raise(int dp_rank, double slowdown);
-  // Forgets a straggler. It is raised again if it is still slow.
-  void Forget(int dp_rank);
 
   // The raised stragglers.
   std::map<int, double> Stragglers() const;

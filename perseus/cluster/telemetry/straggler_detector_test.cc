@@ -182,19 +182,6 @@ TEST(Detector, ClearsAStragglerThatAnotherDetectorRaised) {
   EXPECT_EQ(changes[0].second, (StragglerChange{1, 1})) << "it is not slow any more";
 }
 
-TEST(Detector, RaisesAForgottenStragglerAgain) {
-  Job job(2);
-  job.slowdown = [](int pipeline, std::int64_t step) {
-    return pipeline == 1 && step >= 10 ? 1.3 : 1.0;
-  };
-  job.Run(20);
-  ASSERT_EQ(job.detector.Stragglers().size(), 1U);
-  job.detector.Forget(1);
-  EXPECT_THAT(job.detector.Stragglers(), IsEmpty());
-  job.Run(3);
-  EXPECT_EQ(job.detector.Stragglers().size(), 1U);
-}
-
 // After an outage, one node after the other sends the steps of the outage. In the meantime, storage
 // became slow.
 TEST(Detector, LateBatchesRaiseNoStraggler) {

@@ -225,6 +225,10 @@ void BackgroundThread::End() {
   }
   core_.ReportTroubles();
   if (core_.live().is_over.load() != LiveSession::kProcessEnds) core_.streams.DestroyEvents();
+  // The process may be ending because of an error, unless training closed the session.
+  const bool is_end = core_.live().is_over.load() == LiveSession::kClosed &&
+                      !core_.counters.is_last_abandoned.load();
+  if (is_end) Write(protocol::Remark{std::string(protocol::Remark::kEnd)});
   if (log_) log_->Remember(NextStep(), epoch_);
   GiveUp();
 }

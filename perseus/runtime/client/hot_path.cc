@@ -140,6 +140,7 @@ int HotPath::StepEnd(Nanoseconds now) {
   learned_size_ = position_ < kLongestLearned ? position_ : kLongestLearned;
   Bump(counters_.steps);
   if (is_off_plan_) Bump(counters_.steps_off_plan);
+  counters_.is_last_abandoned.store(false, std::memory_order_relaxed);
   FinishStep(now);
   return wanted;
 }
@@ -149,6 +150,7 @@ int HotPath::StepAbandon(Nanoseconds now) {
   is_in_instruction_ = false;
   is_whole_ = false;
   Bump(counters_.steps_abandoned);
+  counters_.is_last_abandoned.store(true, std::memory_order_relaxed);
   FinishStep(now);
   return 0;
 }

@@ -57,6 +57,7 @@ struct HotCounters {
   std::atomic<std::uint64_t> steps_abandoned = 0;
   std::atomic<std::uint64_t> instructions = 0;
   std::atomic<std::uint64_t> records_dropped = 0;
+  std::atomic<bool> is_last_abandoned = false;  // The last step was left before its end.
   std::atomic<bool> is_in_step = false;
   std::atomic<bool> follows_plan = false;
   std::atomic<bool> is_recorded = true;  // According to the assignment in force.

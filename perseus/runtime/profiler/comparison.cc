@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "perseus/base/statistics.h"
+#include "perseus/base/wording.h"
 
 namespace perseus::profiler {
 namespace {
@@ -127,11 +128,9 @@ void AddOutliers(std::span<const double> differences, const SignedRankInterval& 
   }
 }
 
-std::string Percent(double fraction) { return fmt::format("{:.2f}", 100 * fraction); }
-
 std::string Range(const Interval& interval, double level) {
-  return fmt::format("{} to {} % at {:.1f} % confidence", Percent(interval.lower),
-                     Percent(interval.upper), 100 * level);
+  return fmt::format("{} to {} at {:.1f} % confidence", FormatPercent(interval.lower),
+                     FormatPercent(interval.upper), 100 * level);
 }
 
 }  // namespace
@@ -231,12 +230,12 @@ std::string Describe(const Comparison& comparison, const ComparisonOptions& opti
   std::string text;
   switch (comparison.saves) {
     case Verdict::kGreater:
-      text =
-          fmt::format("saves {} % of the energy ({})", Percent(comparison.saving.estimate), saving);
+      text = fmt::format("saves {} of the energy ({})", FormatPercent(comparison.saving.estimate),
+                         saving);
       break;
     case Verdict::kLess:
-      text = fmt::format("costs {} % more energy (saving {})", Percent(-comparison.saving.estimate),
-                         saving);
+      text = fmt::format("costs {} more energy (saving {})",
+                         FormatPercent(-comparison.saving.estimate), saving);
       break;
     default:
       text = fmt::format("cannot tell whether it saves energy ({})", saving);
@@ -244,16 +243,16 @@ std::string Describe(const Comparison& comparison, const ComparisonOptions& opti
   const std::string slowdown = Range(comparison.slowdown, comparison.level);
   switch (comparison.slows) {
     case Verdict::kLess:
-      text += fmt::format("\nis faster by {} % (slowdown {})",
-                          Percent(-comparison.slowdown.estimate), slowdown);
+      text += fmt::format("\nis faster by {} (slowdown {})",
+                          FormatPercent(-comparison.slowdown.estimate), slowdown);
       break;
     case Verdict::kSame:
       text += fmt::format("\nis no slower, to within {:g} % (slowdown {})",
                           100 * options.slowdown_tolerance, slowdown);
       break;
     case Verdict::kGreater:
-      text +=
-          fmt::format("\nis slower by {} % ({})", Percent(comparison.slowdown.estimate), slowdown);
+      text += fmt::format("\nis slower by {} ({})", FormatPercent(comparison.slowdown.estimate),
+                          slowdown);
       break;
     default:
       text += fmt::format("\ncannot tell whether it is slower by more than {:g} % ({})",

@@ -362,13 +362,19 @@ void GpuMeasurements::TestPowers(const protocol::RanStep& step, const PowerFit& 
   const PowerFit::Answer known = fit_.Solve();
   const PowerFit::Sums& sums = of_step.sums()[known.chosen];
   const PowerFit::Sums& all = fit_.sums()[known.chosen];
-  if (known.degrees_of_freedom < kLeastSamplesToTest) return;
+  // The place and the shift of a stretch's edges are fitted to its windows. A stretch of a short
+  // step has only two or three windows.
+  constexpr double kFittedToAStretch = 2;
+  const double degrees = known.degrees_of_freedom - kFittedToAStretch * fit_.stretches();
+  if (degrees < kLeastSamplesToTest) return;
   double residual_squares = all.squares;
   for (std::size_t i = 0; i < known.powers.size(); ++i) {
     residual_squares -= known.powers[i].power_w * all.right[i];
   }
-  const double factor = std::max(residual_squares, 0.0) / known.degrees_of_freedom;
+  const double factor = std::max(residual_squares, 0.0) / degrees;
   if (factor <= 0) return;
+  // The standard errors are those of a factor with all degrees of freedom.
+  const double wider = known.degrees_of_freedom / degrees;
   for (auto& [what, record] : records_) {
     const std::size_t p = record.parameter;
     if (p >= known.powers.size() || p >= of_step.parameters() || sums.normal.At(p, p) <= 0 ||
@@ -384,7 +390,7 @@ void GpuMeasurements::TestPowers(const protocol::RanStep& step, const PowerFit& 
       is_known = is_known && q < known.powers.size() && known.powers[q].is_identified;
       if (!is_known) break;
       score -= shared * known.powers[q].power_w;
-      variance += std::pow(shared * known.powers[q].standard_error_w, 2);
+      variance += wider * std::pow(shared * known.powers[q].standard_error_w, 2);
     }
     if (!is_known || !Raise(record.sums[2], record.sums[3], score / std::sqrt(variance))) continue;
     const double before_w = known.powers[p].power_w;

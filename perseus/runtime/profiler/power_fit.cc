@@ -180,6 +180,7 @@ void PowerFit::AddShort(std::span<const PowerWindow> stretch) {
     }
   }
   windows_ += static_cast<double>(stretch.size());
+  ++stretches_;
   const Eigen::MatrixXd shared = SharedRuns(stretch);
   for (std::size_t i = 0; i < sums_.size(); ++i) {
     Eigen::MatrixXd covariance = kRunDeviations[i] * kRunDeviations[i] * shared;
@@ -204,6 +205,7 @@ void PowerFit::AddShort(std::span<const PowerWindow> stretch) {
 
 void PowerFit::Add(const PowerFit& other) {
   windows_ += other.windows_;
+  stretches_ += other.stretches_;
   for (std::size_t i = 0; i < sums_.size(); ++i) {
     const Sums& theirs = other.sums_[i];
     const std::size_t size = theirs.right.size();
@@ -244,10 +246,12 @@ PowerFit::Answer PowerFit::Solve() const {
   return answer;
 }
 
-PowerFit PowerFit::Restore(std::array<Sums, kRunDeviations.size()> sums, double windows) {
+PowerFit PowerFit::Restore(std::array<Sums, kRunDeviations.size()> sums, double windows,
+                           double stretches) {
   PowerFit fit;
   fit.sums_ = std::move(sums);
   fit.windows_ = windows;
+  fit.stretches_ = stretches;
   return fit;
 }
 

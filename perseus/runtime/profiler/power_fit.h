@@ -128,14 +128,17 @@ class PowerFit {
   };
   const std::array<Sums, kRunDeviations.size()>& sums() const { return sums_; }
   double windows() const { return windows_; }
+  double stretches() const { return stretches_; }
   std::size_t parameters() const { return sums_[0].right.size(); }
-  static PowerFit Restore(std::array<Sums, kRunDeviations.size()> sums, double windows);
+  static PowerFit Restore(std::array<Sums, kRunDeviations.size()> sums, double windows,
+                          double stretches);
 
  private:
   void AddShort(std::span<const PowerWindow> stretch);
 
   std::array<Sums, kRunDeviations.size()> sums_;
   double windows_ = 0;
+  double stretches_ = 0;
 };
 
 }  // namespace perseus::profiler

@@ -90,6 +90,7 @@ ordered_json ToJson(const protocol::RankId& name, const KnownGpu& gpu) {
           {"refused", state.is_refused},
           {"parameters", state.parameters},
           {"windows", state.fit.windows()},
+          {"stretches", state.fit.stretches()},
           {"counts", std::move(counts)},
           {"records", std::move(records)},
           {"fits", std::move(fits)}};
@@ -198,14 +199,18 @@ GpuMeasurements ReadMeasurements(const Node& node) {
       Throw("{} has another size than the first entry (measure again)", fits[i].path);
     }
   }
-  state.fit =
-      PowerFit::Restore(std::move(sums), node.Member("windows").Number(0, kMostCount, "a count"));
+  // Earlier versions did not write it.
+  const double stretches =
+      node.Has("stretches") ? node.Member("stretches").Number(0, kMostCount, "a count") : 0;
+  state.fit = PowerFit::Restore(std::move(sums),
+                                node.Member("windows").Number(0, kMostCount, "a count"), stretches);
   return GpuMeasurements::Restore(std::move(state));
 }
 
 std::pair<protocol::RankId, KnownGpu> ReadGpu(const Node& node) {
   node.RequireObject({"dp_rank", "pp_rank", "tp_rank", "gpu", "gpu_name", "switch_latency_ns",
-                      "last_mhz", "refused", "parameters", "windows", "counts", "records", "fits"});
+                      "last_mhz", "refused", "parameters", "windows", "stretches", "counts",
+                      "records", "fits"});
   const protocol::RankId name = protocol::ReadRankId(node);
   return {name, KnownGpu{node.Member("gpu").Text(), node.Member("gpu_name").Text(),
                          ReadMeasurements(node)}};

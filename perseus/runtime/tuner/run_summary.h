@@ -24,7 +24,9 @@ struct RunSummary {
   // times steps. If there is only one step: the difference of the first and the last value of the
   // counters. 0 if a rank has no energy.
   double energy_j = 0;
-  double energy_per_step_j = 0;     // The mean power, times `step_time_s`.
+  // The energy of a median step: the mean power, times `step_time_s`. The first steps often take
+  // longer, so `energy_j` may be more than this times `steps`.
+  double energy_per_step_j = 0;
   std::int64_t planned_steps = 0;   // The steps of all ranks with an active plan.
   std::int64_t off_plan_steps = 0;  // Planned steps with another order than the plan.
   std::int64_t unset_steps = 0;  // Planned steps at the default clocks, because of a missing lease.

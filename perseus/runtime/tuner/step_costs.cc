@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "perseus/base/statistics.h"
+#include "perseus/base/wording.h"
 
 namespace perseus::tuner {
 namespace {
@@ -160,9 +161,10 @@ Result<void> CheckSeen(const SeenSteps& seen, double promised_slowdown) {
   if (seen.time_s > most_s) {
     return FailAs(
         ErrorKind::kUnreachable,
-        "a step takes {:.4f} s with the plan and {:.4f} s at the highest clocks: {:.2f} % "
-        "more, but the plan promised {:.2f} %; the previous clocks are in force again ({})",
-        seen.time_s, seen.baseline_time_s, 100 * seen.slowdown(), 100 * promised_slowdown,
+        "a step takes {:.4f} s with the plan and {:.4f} s at the highest clocks: {} more, "
+        "but the plan promised {}; the previous clocks are in force again ({})",
+        seen.time_s, seen.baseline_time_s, FormatPercent(seen.slowdown()),
+        FormatPercent(promised_slowdown),
         seen.StepsOverlap()
             ? "ranks begin a step before others have ended the last one, and plans do not know that"
             : "is the switch latency in the job file? Does the order of instructions differ from "

@@ -444,8 +444,9 @@ class Tuner {
       // options look good.
       seen_ = SeenStepsOf(followed->cost, baseline);
       if (i == 0) WarnIfStepsOverlap();
-      Say(fmt::format("plan {} of {} saves {:.2f} % of the energy at {:+.2f} % time in whole steps",
-                      i + 1, kPlansFollowed, 100 * seen_->saving(), 100 * seen_->slowdown()));
+      Say(fmt::format("plan {} of {} saves {} of the energy at {} time in whole steps", i + 1,
+                      kPlansFollowed, FormatPercent(seen_->saving()),
+                      FormatChange(seen_->slowdown())));
       if (i + 1 < kPlansFollowed) Explain(*seen_);
     }
     const std::vector<profiler::MeasuredOption> known =
@@ -477,10 +478,10 @@ class Tuner {
     constexpr double kOnePoint = 0.01;
     if (std::abs(plan_->saving() - seen_->saving()) <= kOnePoint) return;
     Say(fmt::format(
-        "warning: by the energies of single instructions, the plan saves {:.2f} %, but whole steps "
-        "show {:.2f} %: do not use this profile for other plans (measure more "
+        "warning: by the energies of single instructions, the plan saves {}, but whole steps "
+        "show {}: do not use this profile for other plans (measure more "
         "steps; does another program use these GPUs?)",
-        100 * plan_->saving(), 100 * seen_->saving()));
+        FormatPercent(plan_->saving()), FormatPercent(seen_->saving())));
   }
 
   Result<void> LeaveInForce() {

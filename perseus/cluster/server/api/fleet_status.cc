@@ -98,7 +98,9 @@ std::string_view NodeState(const store::NodeRecord& node, const store::JobRecord
   const NodeHealth health = HealthOf(node, now);
   if (health.is_lost) return "lost";
   if (health.running < health.ranks) return "stopped";
-  if (node.following == job.assignment_version) return "following";
+  if (node.following == job.assignment_version) {
+    return health.without_lease > 0 ? "unleased" : "following";
+  }
   if (node.following > job.assignment_version) return "ahead";
   return job.last_step >= 0 && job.last_step > from_step ? "late" : "pending";
 }

@@ -15,8 +15,9 @@
 
 namespace perseus::server {
 
-// Returns how far a node follows the newest assignment of a job: "following", "pending", "late",
-// "ahead", "stopped" (some of its ranks do not run) or "lost" (no report for 15 s).
+// Returns how far a node follows the newest assignment of a job: "following", "unleased" (ranks
+// without a lease of their GPU follow it without clocks), "pending", "late", "ahead", "stopped"
+// (some of its ranks do not run) or "lost" (no report for 15 s).
 std::string_view NodeState(const store::NodeRecord& node, const store::JobRecord& job,
                            std::int64_t from_step, Milliseconds now);
 // Returns "announced", "in force", "suspended" or "over".

@@ -1,6 +1,6 @@
 #include "perseus/cluster/server/api/job_health.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -34,6 +34,16 @@ std::string Ago(double seconds) {
   return fmt::format("{:.0f} h", seconds / kHour);
 }
 
+// "n0, n1, n2 and 5 more".
+std::string FirstOf(const std::vector<std::string>& nodes) {
+  constexpr std::size_t kMostNamed = 3;
+  const std::size_t named = std::min(nodes.size(), kMostNamed);
+  const auto end = nodes.begin() + static_cast<std::ptrdiff_t>(named);
+  std::string text = fmt::format("{}", fmt::join(nodes.begin(), end, ", "));
+  if (named < nodes.size()) text += fmt::format(" and {} more", nodes.size() - named);
+  return text;
+}
+
 }  // namespace
 
 NodeHealth HealthOf(const store::NodeRecord& node, Milliseconds now) {
@@ -60,6 +70,8 @@ std::string_view Name(Training training) {
       return "paused";
     case Training::kStopped:
       return "stopped";
+    case Training::kEnded:
+      return "ended";
   }
   return "";
 }
@@ -72,13 +84,17 @@ JobHealth HealthOf(const store::JobRecord& job, const std::vector<store::NodeRec
     health.ranks.ranks += one.ranks;
     health.ranks.running += one.running;
     health.ranks.without_lease += one.without_lease;
-    if (one.is_lost) ++health.lost_nodes;
+    if (one.is_lost) health.lost_nodes.push_back(node.node);
+    if (one.without_lease > 0) {
+      health.nodes_without_lease.push_back(
+          fmt::format("{} ({} of {})", node.node, one.without_lease, Counted(one.ranks, "rank")));
+    }
   }
   const Milliseconds age = now - job.last_step_at;
   if (job.last_step >= 0) health.last_step_s_ago = std::max(0.0, ToSeconds(age));
   const bool has_all = health.ranks.running == health.ranks.ranks;
   if (health.ranks.ranks == 0) {
-    health.training = Training::kIdle;
+    health.training = job.last_step < 0 ? Training::kIdle : Training::kEnded;
   } else if (health.ranks.running == 0) {
     health.training = Training::kStopped;
   } else if (job.last_step < 0) {
@@ -112,17 +128,21 @@ std::vector<Need> NeedsOf(const store::JobRecord& job, const JobHealth& health,
                     "perseus job end {})",
                     ranks.running, Counted(ranks.ranks, "rank"), last, job.key));
   }
-  if (health.lost_nodes > 0) {
-    add("lost", fmt::format("{} sent no report for 15 s (check perseus node there)",
-                            Counted(health.lost_nodes, "node")));
+  if (!health.lost_nodes.empty()) {
+    add("lost", fmt::format("{} sent no report for 15 s: {} (check perseus node there)",
+                            Counted(static_cast<int>(health.lost_nodes.size()), "node"),
+                            FirstOf(health.lost_nodes)));
   }
   if (ranks.without_lease > 0) {
     add("lease",
-        fmt::format("{} of {} have no lease of their GPU, so their clocks do not follow the plan "
-                    "(check perseus agent there)",
-                    ranks.without_lease, Counted(ranks.ranks, "rank")));
+        fmt::format("{} of {} have no lease of their GPU, so their clocks do not follow the plan: "
+                    "{} (start perseus agent there; if it runs, the warnings of these ranks and "
+                    "perseus doctor say why)",
+                    ranks.without_lease, Counted(ranks.ranks, "rank"),
+                    FirstOf(health.nodes_without_lease)));
   }
-  if (guard && guard->state == store::GuardState::kWithdrawn) {
+  const bool is_withdrawn = guard && guard->state == store::GuardState::kWithdrawn;
+  if (is_withdrawn && health.training != Training::kEnded) {
     add("withdrawn",
         fmt::format("the plan is taken back, because it cost throughput (measure a new profile: "
                     "perseus tune, or set the target again: perseus job target {})",

@@ -21,13 +21,14 @@ struct NodeHealth {
 NodeHealth HealthOf(const store::NodeRecord& node, Milliseconds now);
 
 enum class Training {
-  kIdle,      // No rank is attached.
+  kIdle,      // No rank is attached, and none was.
   kStarting,  // The ranks have not ended a step yet.
   kRuns,      // Steps are fresh: the last one ended less than 15 s or 3 steps ago.
   // No fresh step, but the ranks run: a checkpoint, an evaluation, or a rank that hangs.
   kPaused,
   // No rank runs. Or no fresh step, and a rank does not run, or the last step ended 10 minutes ago.
   kStopped,
+  kEnded,  // The ranks ended their steps and were detached: they ended, and were not killed.
 };
 std::string_view Name(Training training);
 
@@ -35,13 +36,15 @@ struct JobHealth {
   Training training = Training::kIdle;
   std::optional<double> last_step_s_ago = {};
   NodeHealth ranks = {};  // The sums over all nodes.
-  int lost_nodes = 0;
+  std::vector<std::string> lost_nodes = {};
+  // "n0 (2 of 4 ranks)": the nodes with ranks without a lease.
+  std::vector<std::string> nodes_without_lease = {};
   // Whether the measurements of recent steps show the present. Otherwise, no mean may contain them.
   bool IsFresh() const { return training == Training::kRuns; }
   // Whether the plan can save energy now, as far as the ranks show it.
   bool FollowsPlan() const {
     return training != Training::kPaused && training != Training::kStopped &&
-           ranks.without_lease == 0;
+           training != Training::kEnded && ranks.without_lease == 0;
   }
 };
 JobHealth HealthOf(const store::JobRecord& job, const std::vector<store::NodeRecord>& nodes,

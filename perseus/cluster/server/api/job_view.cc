@@ -2,9 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
+#include "perseus/base/wording.h"
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/server/api/endpoints.h"
 #include "perseus/cluster/server/api/fleet_status.h"
@@ -17,6 +19,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr Milliseconds kOldStraggler = 3'600'000;
+// A measured slowdown below this part of the declared one is far from it.
+constexpr double kFarBelow = 0.75;
 
 Result<std::optional<store::PlannedAssignment>> AssignmentOf(const Services& services,
                                                              const store::JobRecord& job) {
@@ -35,12 +39,13 @@ ordered_json AssignmentJson(const store::JobRecord& job,
   return json;
 }
 
-ordered_json TrainingJson(const JobHealth& health) {
+ordered_json TrainingJson(const store::JobRecord& job, const JobHealth& health) {
   ordered_json json{{"state", Name(health.training)},
                     {"ranks", health.ranks.ranks},
                     {"running", health.ranks.running},
                     {"without_lease", health.ranks.without_lease}};
   if (health.last_step_s_ago) json["last_step_s_ago"] = *health.last_step_s_ago;
+  if (health.training == Training::kEnded) json["ended"] = TimeText(job.last_step_at);
   return json;
 }
 
@@ -67,10 +72,10 @@ ordered_json Summary(const store::JobRecord& job, const job_planning::JobSpec& s
   json["planning"] = job.planned_generation < job.generation ? "due" : "done";
   json["last_step"] = job.last_step;
   if (job.ended == 0) {
-    json["training"] = TrainingJson(health);
+    json["training"] = TrainingJson(job, health);
     for (const Need& need : NeedsOf(job, health, guard)) json["needs"].push_back(need.text);
   }
-  if (health.lost_nodes > 0) json["lost_nodes"] = health.lost_nodes;
+  if (!health.lost_nodes.empty()) json["lost_nodes"] = health.lost_nodes.size();
   const bool is_fresh = job.ended != 0 || health.IsFresh();
   if (is_fresh && !job.summary.empty()) json["measured"] = ordered_json::parse(job.summary);
   if (assignment && !assignment->pipelines.empty() && health.FollowsPlan()) {
@@ -120,7 +125,7 @@ Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& j
   if (guard && job.ended == 0) json["guard"] = GuardJson(*guard);
   auto straggler_list = ordered_json::array();
   for (const store::StragglerRecord& straggler : stragglers) {
-    straggler_list.push_back(StragglerJson(straggler, now));
+    straggler_list.push_back(StragglerJson(straggler, stragglers, now));
   }
   json["stragglers"] = std::move(straggler_list);
   auto node_list = ordered_json::array();
@@ -146,7 +151,17 @@ ordered_json NodeJson(const store::NodeRecord& node, Milliseconds now) {
           {"seen_s_ago", SecondsSince(node.seen, now)}};
 }
 
-ordered_json StragglerJson(const store::StragglerRecord& straggler, Milliseconds now) {
+std::optional<double> DetectedSlowdown(const std::vector<store::StragglerRecord>& stragglers,
+                                       int dp_rank, Milliseconds now) {
+  const auto found = std::ranges::find_if(stragglers, [&](const store::StragglerRecord& one) {
+    return one.dp_rank == dp_rank && one.source == store::StragglerSource::kDetected &&
+           StragglerState(one, now) == "in force";
+  });
+  return found == stragglers.end() ? std::nullopt : std::optional(found->slowdown);
+}
+
+ordered_json StragglerJson(const store::StragglerRecord& straggler,
+                           const std::vector<store::StragglerRecord>& all, Milliseconds now) {
   const std::string_view state = StragglerState(straggler, now);
   ordered_json json{{"dp_rank", straggler.dp_rank},
                     {"source", store::Name(straggler.source)},
@@ -157,9 +172,9 @@ ordered_json StragglerJson(const store::StragglerRecord& straggler, Milliseconds
   if (straggler.measured > 0) json["measured"] = straggler.measured;
   if (state == "suspended") {
     json["reinstated"] = fmt::format(
-        "when dp_rank {} takes at least {:.4g} times its planned time for {} steps in a "
-        "row, or when another slowdown is reported",
-        straggler.dp_rank, telemetry::LeastMeasured(straggler.slowdown),
+        "when dp_rank {} takes at least {} longer than planned for {} steps in a row, or when "
+        "another slowdown is reported",
+        straggler.dp_rank, FormatPercent(telemetry::LeastMeasured(straggler.slowdown) - 1),
         telemetry::NoticeCheck::kToReinstate);
   }
   const bool has_begun = straggler.starts <= now;
@@ -168,6 +183,17 @@ ordered_json StragglerJson(const store::StragglerRecord& straggler, Milliseconds
         "reported {:.0f} hours ago, and never expires (when the pipeline is fast again: perseus "
         "job straggler JOB {} --over)",
         SecondsSince(straggler.starts, now) / 3600, straggler.dp_rank);
+  }
+  if (state != "in force" || straggler.source == store::StragglerSource::kDetected) return json;
+  const auto detected = DetectedSlowdown(all, straggler.dp_rank, now);
+  if (!detected) return json;
+  json["measured"] = *detected;
+  const double ratio = (*detected - 1) / (straggler.slowdown - 1);
+  if (ratio < kFarBelow || ratio > 1 / kFarBelow) {
+    json["warning"] = fmt::format(
+        "the {} is far from the measurement, and the larger one counts (correct it, or withdraw "
+        "it: perseus job straggler JOB {} --over)",
+        store::Name(straggler.source), straggler.dp_rank);
   }
   return json;
 }

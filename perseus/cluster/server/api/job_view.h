@@ -4,6 +4,8 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
 
 #include "perseus/cluster/server/api/endpoints.h"
 
@@ -20,7 +22,15 @@ Result<nlohmann::ordered_json> ViewJob(const Services& services, const store::Jo
 // Returns what a node reports about a job, without the names of the node and its ranks.
 nlohmann::ordered_json NodeJson(const store::NodeRecord& node, Milliseconds now);
 
-nlohmann::ordered_json StragglerJson(const store::StragglerRecord& straggler, Milliseconds now);
+// Returns how slow the pipeline is according to detection. Empty: it is no detected straggler.
+std::optional<double> DetectedSlowdown(const std::vector<store::StragglerRecord>& stragglers,
+                                       int dp_rank, Milliseconds now);
+
+// `all` has the stragglers of the job. If one of them is a measurement of the same pipeline, the
+// answer has it, with a warning if it is far from what a client declared.
+nlohmann::ordered_json StragglerJson(const store::StragglerRecord& straggler,
+                                     const std::vector<store::StragglerRecord>& all,
+                                     Milliseconds now);
 
 nlohmann::ordered_json PastStragglerJson(const store::PastStragglerRecord& straggler);
 

@@ -183,6 +183,17 @@ TEST_F(TrainingViewTest, AKilledTrainingHasStopped) {
       "again, or end the job: perseus job end run)");
 }
 
+// A node detaches the ranks of a training that has ended.
+TEST_F(TrainingViewTest, ATrainingThatEndedNeedsNobody) {
+  for (const char* node : {"n0", "n1"}) EXPECT_TRUE(store_->DetachNode(job_, node));
+  const auto view = Summary(kNow + 40'000);
+  EXPECT_EQ(view["training"]["state"], "ended");
+  EXPECT_EQ(view["training"]["ended"], TimeText(kNow));
+  for (const char* member : {"needs", "measured", "saving_percent"}) {
+    EXPECT_FALSE(view.contains(member)) << member;
+  }
+}
+
 TEST_F(TrainingViewTest, RanksOfALostNodeDoNotRun) {
   Report(kNow + 20'000, 2);
   const auto view = Summary(kNow + 35'001);
@@ -197,9 +208,19 @@ TEST_F(TrainingViewTest, RanksWithoutALeaseHaveNoSaving) {
   const auto view = Summary(kNow + 1'000);
   EXPECT_EQ(view["training"]["without_lease"], 1);
   EXPECT_FALSE(view.contains("saving_percent"));
-  EXPECT_THAT(view["needs"].dump(), HasSubstr("1 of 4 ranks have no lease of their GPU"));
+  EXPECT_THAT(view["needs"].dump(), HasSubstr("do not follow the plan: n0 (1 of 2 ranks) (start"));
   Report(kNow + 1'000, 2);
   EXPECT_TRUE(Summary(kNow + 1'000).contains("saving_percent"));
+}
+
+TEST_F(TrainingViewTest, OfManyNodesInNeedThreeAreNamed) {
+  for (int node = 2; node < 6; ++node) {
+    EXPECT_TRUE(store_->AttachNode(job_, fmt::format("n{}", node),
+                                   fmt::format(R"([{{"dp_rank": 0, "pp_rank": {}}}])", node),
+                                   kNow));
+  }
+  EXPECT_THAT(Summary(kNow + 35'001)["needs"].dump(),
+              HasSubstr("6 nodes sent no report for 15 s: n0, n1, n2 and 3 more (check"));
 }
 
 // An older node does not report which ranks run.
@@ -215,17 +236,41 @@ TEST(StragglerJson, WarnsOfAnOldOneThatNeverExpires) {
   straggler.source = store::StragglerSource::kReport;
   straggler.slowdown = 1.2;
   straggler.starts = kNow - 3'600'000;
-  EXPECT_FALSE(StragglerJson(straggler, kNow).contains("warning"));
+  EXPECT_FALSE(StragglerJson(straggler, {}, kNow).contains("warning"));
   straggler.starts -= 1;
-  EXPECT_THAT(StragglerJson(straggler, kNow)["warning"].get<std::string>(),
+  EXPECT_THAT(StragglerJson(straggler, {}, kNow)["warning"].get<std::string>(),
               HasSubstr("reported 1 hours ago, and never expires (when the pipeline is fast again: "
                         "perseus job straggler JOB 3 --over)"));
   straggler.expires = kNow + 1;
-  EXPECT_FALSE(StragglerJson(straggler, kNow).contains("warning"));
+  EXPECT_FALSE(StragglerJson(straggler, {}, kNow).contains("warning"));
   straggler.expires = 0;
   straggler.starts = kNow + 1;
-  EXPECT_EQ(StragglerJson(straggler, kNow)["state"], "announced");
-  EXPECT_FALSE(StragglerJson(straggler, kNow).contains("warning"));
+  EXPECT_EQ(StragglerJson(straggler, {}, kNow)["state"], "announced");
+  EXPECT_FALSE(StragglerJson(straggler, {}, kNow).contains("warning"));
+}
+
+TEST(StragglerJson, HasTheMeasurementBesideAReport) {
+  store::StragglerRecord report;
+  report.dp_rank = 1;
+  report.source = store::StragglerSource::kReport;
+  report.slowdown = 1.25;
+  report.starts = kNow;
+  report.expires = kNow + 1'000;
+  store::StragglerRecord measured = report;
+  measured.source = store::StragglerSource::kDetected;
+  const auto with = [&](double slowdown) {
+    measured.slowdown = slowdown;
+    return StragglerJson(report, {report, measured}, kNow);
+  };
+  EXPECT_EQ(with(1.24)["measured"], 1.24);
+  EXPECT_FALSE(with(1.24).contains("warning"));
+  for (const double far : {1.126, 1.5}) {
+    EXPECT_THAT(with(far)["warning"].get<std::string>(),
+                HasSubstr("the report is far from the measurement, and the larger one counts"));
+  }
+  EXPECT_FALSE(StragglerJson(measured, {report, measured}, kNow).contains("measured"));
+  measured.dp_rank = 2;
+  EXPECT_FALSE(with(1.126).contains("measured"));
 }
 
 }  // namespace

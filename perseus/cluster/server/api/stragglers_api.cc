@@ -83,7 +83,8 @@ Answer<http::Response> Keep(const Context& context, const store::StragglerRecord
   PERSEUS_RETURN_IF_ERROR(RequireRunning(*context.job));
   PERSEUS_RETURN_IF_ERROR(
       context.services.store.PutStraggler(straggler, context.now, context.By()));
-  return JsonResponse(StragglerJson(straggler, context.now));
+  PERSEUS_ASSIGN_OR_RETURN(const auto all, context.services.store.ListStragglers(context.job->id));
+  return JsonResponse(StragglerJson(straggler, all, context.now));
 }
 
 Answer<http::Response> PutStraggler(const Context& context) {
@@ -106,20 +107,25 @@ Answer<http::Response> Forecast(const Context& context) {
   return Keep(context, straggler);
 }
 
-// Deletes the stragglers of all sources. Detection finds a straggler again if it is still slow.
+// Withdraws what clients declared. A detected straggler stays, because it is measured: it ends when
+// the pipeline is fast again.
 Answer<http::Response> Delete(const Context& context) {
   PERSEUS_ASSIGN_OR_RETURN(const auto pipeline, ReadPipeline(context, context.Path("dp_rank")));
   PERSEUS_RETURN_IF_ERROR(CheckPipeline(context, pipeline, ""));
   bool existed = false;
   using enum store::StragglerSource;
-  for (const auto source : {kReport, kForecast, kDetected}) {
+  for (const auto source : {kReport, kForecast}) {
     PERSEUS_ASSIGN_OR_RETURN(const auto deleted,
                              context.services.store.DeleteStraggler(
                                  context.job->id, pipeline, source, context.now, context.By()));
     existed = existed || deleted;
   }
-  PERSEUS_RETURN_IF_ERROR(context.services.reports.Forget(context.job->id, pipeline));
-  return JsonResponse({{"dp_rank", pipeline}, {"deleted", existed}});
+  nlohmann::ordered_json answer{{"dp_rank", pipeline}, {"deleted", existed}};
+  PERSEUS_ASSIGN_OR_RETURN(const auto left, context.services.store.ListStragglers(context.job->id));
+  if (const auto detected = DetectedSlowdown(left, pipeline, context.now)) {
+    answer["detected"] = *detected;
+  }
+  return JsonResponse(answer);
 }
 
 Answer<http::Response> ListStragglers(const Context& context) {
@@ -127,7 +133,7 @@ Answer<http::Response> ListStragglers(const Context& context) {
                            context.services.store.ListStragglers(context.job->id));
   auto list = nlohmann::ordered_json::array();
   for (const store::StragglerRecord& straggler : stragglers) {
-    list.push_back(StragglerJson(straggler, context.now));
+    list.push_back(StragglerJson(straggler, stragglers, context.now));
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto past, context.services.store.ListPastStragglers(
                                                 context.job->id, store::Store::kMaxPastStragglers));

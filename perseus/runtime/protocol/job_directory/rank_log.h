@@ -12,6 +12,11 @@
 //    "temperature_c":61,"power_w":310.5,"limited":true,"limited_by":["power"],
 //    "reached":[[10500000,1290],…]}
 //   {"remark":"plan 7 has another schedule …"}
+//   {"remark":"the training has ended"}
+//
+// The last line says that the session was closed after a whole step. The log of a process that was
+// killed, or that left a step by an exception, lacks it. It is a remark, so that readers of version
+// 0.1 accept it. Another session of the process may follow, with another header.
 //
 // `stages` contains the pipeline stages of the rank's chunks, ascending, by chunk. Without
 // `stages`, a chunk is stage chunk * pp_ranks + pp_rank. `pp_ranks` is the number of ranks of the
@@ -155,7 +160,10 @@ struct RanStep {
   friend bool operator==(const RanStep&, const RanStep&) = default;
 };
 struct Remark {
+  static constexpr std::string_view kEnd = "the training has ended";
+
   std::string text;
+  bool IsEnd() const { return text == kEnd; }
   friend bool operator==(const Remark&, const Remark&) = default;
 };
 using RankRecord = std::variant<RankHeader, RanStep, Remark>;
