@@ -175,8 +175,7 @@ void Turnkey::Take(int status) {
 
 void Turnkey::Verify() {
   phase_ = Phase::kVerifying;
-  Start("verify",
-        {"--plan", PlanPath().string(), "--steps", std::to_string(options_.verify_steps)});
+  Start("verify", {"--steps", std::to_string(options_.verify_steps)});
 }
 
 void Turnkey::Finish() {
