@@ -13,7 +13,7 @@ namespace {
 constexpr double kLeastDifference = 0.001;
 constexpr double kStandardErrors = 3;
 
-// The weighted mean of logarithms of ratios.
+// The weighted mean of the logarithms of ratios.
 class MeanRatio {
  public:
   // `error` is the relative standard error of the ratio.
@@ -23,12 +23,11 @@ class MeanRatio {
     sum_ += weight * std::log(ratio);
     weights_ += weight;
   }
+  double Value() const { return weights_ > 0 ? std::exp(sum_ / weights_) : 1; }
   // 1 if the difference is small, or if chance may explain it.
-  double Value() const {
-    if (weights_ == 0) return 1;
-    const double mean = sum_ / weights_;
+  double CertainValue() const {
     const double least = std::max(kLeastDifference, kStandardErrors / std::sqrt(weights_));
-    return std::abs(mean) > least ? std::exp(mean) : 1;
+    return weights_ > 0 && std::abs(std::log(Value())) > least ? Value() : 1;
   }
 
  private:
@@ -36,15 +35,22 @@ class MeanRatio {
   double weights_ = 0;
 };
 
-// The GPUs of a pipeline at one pp_rank, relative to those of all pipelines.
+// The GPUs of a pipeline, relative to those of all pipelines.
 struct Ratios {
   MeanRatio time;
   MeanRatio power;
 };
-// [0]: at the highest clock of a group. [1]: at all other clocks.
-using RatiosOfRank = std::array<Ratios, 2>;
-// By pp_rank.
-using RatiosOfPipeline = std::map<int, RatiosOfRank>;
+// [0]: at the highest clock of the group. [1]: at all other clocks.
+using RatiosOfGroup = std::array<Ratios, 2>;
+using RatiosOfPipeline = std::map<profiler::InstructionGroup, RatiosOfGroup>;
+
+// A measurement of one GPU.
+struct Measured {
+  int dp_rank = 0;
+  std::size_t option = 0;  // The index of the option of all GPUs.
+  std::size_t place = 0;   // In RatiosOfGroup.
+  profiler::MeasuredOption own;
+};
 
 std::map<profiler::InstructionGroup, int> HighestClocks(
     std::span<const profiler::MeasuredOption> options) {
@@ -56,41 +62,92 @@ std::map<profiler::InstructionGroup, int> HighestClocks(
   return highest;
 }
 
-double RelativeError(double value, double half_width) {
-  return half_width / profiler::kStandardErrorsOf95 / value;
-}
-
-// Compares each GPU with all of them. tp_ranks count together.
-std::map<int, RatiosOfPipeline> CompareGpus(
-    const std::map<protocol::RankId, profiler::KnownGpu>& gpus,
-    std::span<const profiler::MeasuredOption> pooled) {
+std::vector<Measured> MeasurementsOf(const std::map<protocol::RankId, profiler::KnownGpu>& gpus,
+                                     std::span<const profiler::MeasuredOption> pooled) {
   const auto highest = HighestClocks(pooled);
-  std::map<std::pair<profiler::InstructionGroup, int>, const profiler::MeasuredOption*> mean_of;
-  for (const profiler::MeasuredOption& one : pooled) mean_of[{one.group, one.frequency_mhz}] = &one;
-  std::map<int, RatiosOfPipeline> pipelines;
+  std::map<std::pair<profiler::InstructionGroup, int>, std::size_t> places;
+  for (std::size_t i = 0; i < pooled.size(); ++i) {
+    places[{pooled[i].group, pooled[i].frequency_mhz}] = i;
+  }
+  std::vector<Measured> measured;
   for (const auto& [name, gpu] : gpus) {
-    RatiosOfPipeline& pipeline = pipelines[name.dp_rank];
     for (const profiler::MeasuredOption& own : gpu.measurements.Options(name.pp_rank)) {
       const auto group = highest.find(own.group);
       if (own.samples < 2 || own.frequency_mhz == 0 || group == highest.end()) continue;
       const int mhz = std::min(own.frequency_mhz, group->second);
-      const auto mean = mean_of.find({own.group, mhz});
-      if (mean == mean_of.end()) continue;
-      Ratios& ratios = pipeline[name.pp_rank][mhz == group->second ? 0 : 1];
-      ratios.time.Add(own.time_s / mean->second->time_s, RelativeError(own.time_s, own.time_ci_s));
-      ratios.power.Add(own.power_w / mean->second->power_w,
-                       RelativeError(own.power_w, own.power_ci_w));
+      const auto option = places.find({own.group, mhz});
+      if (option == places.end()) continue;
+      const std::size_t place = mhz == group->second ? 0 : 1;
+      measured.push_back({name.dp_rank, option->second, place, own});
     }
   }
-  return pipelines;
+  return measured;
 }
+
+double RelativeError(double value, double half_width) {
+  return half_width / profiler::kStandardErrorsOf95 / value;
+}
+
+// How the pipelines differ, and the options of a mean GPU.
+//
+// While plans are followed, a low clock is that of fast GPUs only. So a mean over the GPUs that ran
+// at a clock is not that of a mean GPU. The model is time = (time of the clock) * (ratio of the
+// pipeline), and the same for power. Each of the two factors is estimated in turn from the other.
+class Model {
+ public:
+  Model(const std::map<protocol::RankId, profiler::KnownGpu>& gpus,
+        std::span<const profiler::MeasuredOption> pooled)
+      : measured_(MeasurementsOf(gpus, pooled)), options_(pooled.begin(), pooled.end()) {
+    constexpr int kTurns = 8;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      EstimateRatios();
+      EstimateOptions();
+    }
+    EstimateRatios();
+  }
+  const std::map<int, RatiosOfPipeline>& pipelines() const { return pipelines_; }
+  const std::vector<profiler::MeasuredOption>& options() const { return options_; }
+
+ private:
+  void EstimateRatios() {
+    pipelines_.clear();
+    for (const Measured& one : measured_) {
+      const profiler::MeasuredOption& mean = options_[one.option];
+      Ratios& ratios = pipelines_[one.dp_rank][mean.group][one.place];
+      const profiler::MeasuredOption& own = one.own;
+      ratios.time.Add(own.time_s / mean.time_s, RelativeError(own.time_s, own.time_ci_s));
+      ratios.power.Add(own.power_w / mean.power_w, RelativeError(own.power_w, own.power_ci_w));
+    }
+  }
+
+  void EstimateOptions() {
+    std::vector<Ratios> factors(options_.size());  // By which an option is to be corrected.
+    for (const Measured& one : measured_) {
+      const profiler::MeasuredOption& mean = options_[one.option];
+      const Ratios& ratios = pipelines_[one.dp_rank][mean.group][one.place];
+      const profiler::MeasuredOption& own = one.own;
+      factors[one.option].time.Add(own.time_s / mean.time_s / ratios.time.Value(),
+                                   RelativeError(own.time_s, own.time_ci_s));
+      factors[one.option].power.Add(own.power_w / mean.power_w / ratios.power.Value(),
+                                    RelativeError(own.power_w, own.power_ci_w));
+    }
+    for (std::size_t i = 0; i < options_.size(); ++i) {
+      options_[i].time_s *= factors[i].time.Value();
+      options_[i].power_w *= factors[i].power.Value();
+    }
+  }
+
+  std::vector<Measured> measured_;
+  std::vector<profiler::MeasuredOption> options_;
+  std::map<int, RatiosOfPipeline> pipelines_;
+};
 
 // The times of a pipeline, rounded to a multiple of `step`. Pipelines with equal keys share a plan.
 std::vector<int> KeyOf(const RatiosOfPipeline& pipeline, double step) {
   std::vector<int> key;
-  for (const auto& [pp_rank, ratios] : pipeline) {
+  for (const auto& [group, ratios] : pipeline) {
     for (const Ratios& one : ratios) {
-      key.push_back(static_cast<int>(std::lround(std::log(one.time.Value()) / step)));
+      key.push_back(static_cast<int>(std::lround(std::log(one.time.CertainValue()) / step)));
     }
   }
   return key;
@@ -105,20 +162,19 @@ std::map<std::vector<int>, std::vector<int>> GroupsBy(
   return groups;
 }
 
-// The options of all GPUs, with the factors of these pipelines: the slowest time and the mean
+// The options of a mean GPU, with the factors of these pipelines: the slowest time and the mean
 // power.
 std::vector<profiler::MeasuredOption> OptionsOf(const std::vector<int>& dp_ranks,
-                                                const std::map<int, RatiosOfPipeline>& pipelines,
-                                                std::span<const profiler::MeasuredOption> pooled) {
-  const auto highest = HighestClocks(pooled);
-  std::vector<profiler::MeasuredOption> options(pooled.begin(), pooled.end());
+                                                const Model& model) {
+  const auto highest = HighestClocks(model.options());
+  std::vector<profiler::MeasuredOption> options = model.options();
   for (profiler::MeasuredOption& option : options) {
     const std::size_t place = option.frequency_mhz == highest.at(option.group) ? 0 : 1;
     double time = 0;
     double power = 0;
     for (const int dp_rank : dp_ranks) {
-      const RatiosOfPipeline& pipeline = pipelines.at(dp_rank);
-      const auto ratios = pipeline.find(option.group.rank);
+      const RatiosOfPipeline& pipeline = model.pipelines().at(dp_rank);
+      const auto ratios = pipeline.find(option.group);
       const bool is_known = ratios != pipeline.end();
       time = std::max(time, is_known ? ratios->second[place].time.Value() : 1);
       power += is_known ? ratios->second[place].power.Value() : 1;
@@ -134,17 +190,18 @@ std::vector<profiler::MeasuredOption> OptionsOf(const std::vector<int>& dp_ranks
 
 std::vector<AlikePipelines> GroupAlike(const std::map<protocol::RankId, profiler::KnownGpu>& gpus,
                                        std::span<const profiler::MeasuredOption> pooled, int most) {
-  const std::map<int, RatiosOfPipeline> pipelines = CompareGpus(gpus, pooled);
+  const Model model(gpus, pooled);
+  if (model.pipelines().empty()) return {{{}, {pooled.begin(), pooled.end()}}};
   double step = kLeastDifference;
-  auto groups = GroupsBy(pipelines, step);
-  while (static_cast<int>(groups.size()) > most) groups = GroupsBy(pipelines, step *= 1.5);
-  std::vector<AlikePipelines> alike;
-  if (groups.size() == 1) {
-    alike.push_back({groups.begin()->second, {pooled.begin(), pooled.end()}});
-    return alike;
+  auto groups = GroupsBy(model.pipelines(), step);
+  while (static_cast<int>(groups.size()) > most) {
+    groups = GroupsBy(model.pipelines(), step *= 1.5);
   }
+  std::vector<AlikePipelines> alike;
   for (const auto& [key, dp_ranks] : groups) {
-    alike.push_back({dp_ranks, OptionsOf(dp_ranks, pipelines, pooled)});
+    const bool is_all = groups.size() == 1;
+    alike.push_back({dp_ranks, is_all ? std::vector(pooled.begin(), pooled.end())
+                                      : OptionsOf(dp_ranks, model)});
   }
   return alike;
 }

@@ -5,10 +5,13 @@
 // pipeline that is faster may take as long as the slowest one, with less energy. For this, it needs
 // a plan of its own, from times of its own.
 //
-// A single GPU runs too few steps at each clock for a profile of its own. So its times are those of
-// all GPUs (PooledOptions), times a factor. There are two factors, because a chip that is slow at
-// its power limit is as fast as others at a clock that it can keep: one at the highest clock of a
-// group, and one at all other clocks. The same is true of powers.
+// A single GPU runs too few steps at each clock for a profile of its own. So the times of a kind of
+// instructions are those of all GPUs (PooledOptions), times a factor. There are two factors,
+// because a chip that is slow at its power limit is as fast as others at a clock that it can keep:
+// one at the highest clock, and one at all other clocks. The same is true of powers.
+//
+// Limit: a time may contain waiting for other pipelines. With FSDP, a backward waits for the
+// gradients of all. Then the times of all pipelines together are equal, and they get one plan.
 //
 // With one plan for each pipeline, a job of 1,000 pipelines would plan for minutes. So pipelines
 // whose factors are nearly equal share a plan, which is that of the slowest of them.

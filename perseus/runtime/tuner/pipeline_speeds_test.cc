@@ -80,6 +80,18 @@ TEST(GroupAlikeTest, AChipThatIsSlowAtItsPowerLimitIsNotSlowBelow) {
   EXPECT_NEAR(groups[1].options[1].time_s, 1.1 * ToSeconds(kFast), 5e-5);
 }
 
+// While plans are followed, only the fast GPU runs at the low clock.
+TEST(GroupAlikeTest, AClockAtWhichOnlyFastGpusRanIsNotFast) {
+  auto gpus = GpusWith({{kFast, kSlow}, {kFast * 9 / 10, kSlow * 9 / 10}, {kFast, kSlow}});
+  for (int i = 0; i < 20; ++i) {
+    gpus.at({1, 0, 0}).measurements.Add(StepOf(kSlowMhz, kSlow * 9 / 10));
+  }
+  const auto groups = GroupAlike(gpus, PooledOptions(gpus), 16);
+  ASSERT_THAT(groups, SizeIs(2));
+  EXPECT_NEAR(groups[0].options[0].time_s, 0.9 * ToSeconds(kSlow), 5e-5);
+  EXPECT_NEAR(groups[1].options[0].time_s, ToSeconds(kSlow), 5e-5);
+}
+
 TEST(GroupAlikeTest, ManyPipelinesShareFewPlansWithTheTimesOfTheSlowest) {
   std::vector<Times> times;
   for (int i = 0; i < 12; ++i) {
