@@ -131,7 +131,7 @@ class TrainingTest(ScratchTest):
         train(model, Nothing(), steps=5, microbatches=1)
         self.assertEqual(self.recorded_of(handle)[-3:], [[F0, B0]] * 3)
 
-    @works("torch", "training without a pipeline: torch.compile, checkpointing")
+    @works("torch", "training without a pipeline: torch.compile")
     def test_compiled_models_do_not_compile_again(self):
         compilations = []
 

@@ -32,13 +32,13 @@ class TrainingClosedLoopTest(ClosedLoopTest):
             for rank in range(self.RANKS)
         ]
         job = {"schedule": "1f1b", "microbatches": MICROBATCHES, "blocking_power_w": BLOCKING_POWER_W}
-        slowest_s = max(perseus.plan(one, **job).baseline.time for one in profiles)
+        slowest_s = max(perseus.plan(one, **job).baseline.time_s for one in profiles)
         needed_j = baseline_j = 0
         for one in profiles:
-            plan = perseus.plan(one, deadline=slowest_s, max_switches=None, **job)
-            needed_j += plan.energy + (slowest_s - plan.time) * BLOCKING_POWER_W
-            base = plan.baseline
-            baseline_j += base.energy + (slowest_s - base.time) * BLOCKING_POWER_W
+            planned = perseus.plan(one, deadline_s=slowest_s, per_instruction=True, **job)
+            plan, base = planned.plan, planned.baseline
+            needed_j += plan.energy_j + (slowest_s - plan.time_s) * BLOCKING_POWER_W
+            baseline_j += base.energy_j + (slowest_s - base.time_s) * BLOCKING_POWER_W
         return 1 - needed_j / baseline_j
 
     @works("torch", "tune and verify, DistributedDataParallel, 8 ranks of different speed")

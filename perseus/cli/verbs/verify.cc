@@ -80,9 +80,10 @@ std::string Describe(const tuner::OutlyingBlock& outlier) {
 // The plans that are verified.
 struct VerifiedPlans {
   plan_file::PlanFile plan;
-  std::string text;                            // Of `plan`.
-  std::map<int, plan_file::PlanFile> faster;   // Of pipelines with plans of their own, by dp_rank.
-  std::map<int, std::string> texts_of_faster;  // The same.
+  std::string text;  // The file of `plan`.
+  // The plans of pipelines that do not follow `plan`, by dp_rank, and their files.
+  std::map<int, plan_file::PlanFile> faster;
+  std::map<int, std::string> texts_of_faster;
   int pipelines = 1;
   tuner::JobPromise Promise() const { return tuner::PromiseOf(plan, pipelines, faster); }
 };

@@ -113,7 +113,7 @@ class _Training:
         )
         self.handle = Handle(self.recorder)
         self._microbatches = 0  # Forwards of this step.
-        self._steps = 0  # Of optimizers, since the last backward.
+        self._steps = 0  # How many optimizers have stepped since the last forward.
         self._steps_in_all = 1  # How many optimizers end a step.
         self._in_backward = False
         patches = self.recorder.patches
