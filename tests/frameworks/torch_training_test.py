@@ -175,6 +175,20 @@ class UnchangedProgramTest(ScratchTest):
         self.assertNotIn("perseus:", done.stderr)
         self.assertEqual(self.recorded(), [[F0, B0, F1, B1]] * 4)
 
+    def test_parameters_without_a_module_are_whole_steps(self):
+        program = self.scratch / "own.py"
+        program.write_text(
+            "import torch\n"
+            "weight = torch.zeros(2, requires_grad=True)\n"
+            "optimizer = torch.optim.SGD([weight])\n"
+            "for _ in range(4):\n"
+            "    weight.square().sum().backward()\n"
+            "    optimizer.step()\n"
+        )
+        done = self.run_program(script=[program])
+        self.assertIn("only whole steps are measured", done.stderr)
+        self.assertEqual(self.recorded(), [[]] * 3)
+
     def check_two_processes(self, wrap):
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
         example = [EXAMPLES / "torch_training" / "train.py", "--steps=5", "--accumulate=2"]

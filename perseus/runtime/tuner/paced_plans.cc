@@ -1,6 +1,7 @@
 #include "perseus/runtime/tuner/paced_plans.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace perseus::tuner {
@@ -15,6 +16,30 @@ MeasuredGpus GpusOf(const MeasuredGpus& gpus, const std::vector<int>& dp_ranks) 
     if (std::ranges::binary_search(dp_ranks, name.dp_rank)) found.emplace(name, gpu);
   }
   return found;
+}
+
+// The relative standard deviation of a step's time, for the rank on which it varies most.
+double DeviationOfStep(const plan_file::PlanFile& plan, const noise::Noise& noise) {
+  double most = 0;
+  for (const plan_file::PlannedRank& rank : plan.pp_ranks) {
+    double squares = 0;
+    for (const plan_file::PlannedInstruction& instruction : rank.instructions) {
+      squares += std::pow(ToSeconds(instruction.duration), 2);
+    }
+    most = std::max(most, std::sqrt(squares) / ToSeconds(plan.time));
+  }
+  return std::hypot(noise.independent * most, noise.common);
+}
+
+// When the faster pipelines have to end on average. A step takes as long as the slowest pipeline in
+// it. If n pipelines ended together on average, one of them would be late in most steps: by
+// sqrt(2 ln n) standard deviations at most, for large n. So they end that much earlier.
+Nanoseconds DeadlineOfOthers(const plan_file::PlanFile& pace, int pipelines,
+                             const std::optional<noise::Noise>& noise) {
+  if (!noise) return pace.time;
+  const double margin =
+      std::sqrt(2 * std::log(std::max(1, pipelines))) * DeviationOfStep(pace, *noise);
+  return static_cast<Nanoseconds>(static_cast<double>(pace.time) * (1 - std::min(margin, 0.5)));
 }
 
 Result<Nanoseconds> BaselineTime(const profiler::SweepJob& sweep,
@@ -72,13 +97,18 @@ Result<PacedPlans> PacedPlans::Make(const profiler::SweepJob& sweep,
   PERSEUS_ASSIGN_OR_RETURN(
       auto groups, SlowestFirst(sweep, GroupAlike(gpus, PooledOptions(gpus, clocks_mhz), most)));
   PacedPlans plans;
+  std::size_t pipelines = 0;
+  for (const AlikePipelines& group : groups) pipelines += group.dp_ranks.size();
   for (AlikePipelines& group : groups) {
-    const plan::Target pace =
-        plans.plans_.empty()
-            ? target
-            : plan::Target{plan::Target::Kind::kDeadline, ToSeconds(plans.pace().file().time)};
+    plan::Target of_group = target;
+    if (!plans.plans_.empty()) {
+      const Nanoseconds deadline =
+          DeadlineOfOthers(plans.pace().file(), static_cast<int>(pipelines), noise);
+      PERSEUS_ASSIGN_OR_RETURN(const Nanoseconds least, BaselineTime(sweep, group.options));
+      of_group = {plan::Target::Kind::kDeadline, ToSeconds(std::max(deadline, least))};
+    }
     PERSEUS_ASSIGN_OR_RETURN(auto plan,
-                             TunedPlan::Make(sweep, job, pace, group.options, noise, changes));
+                             TunedPlan::Make(sweep, job, of_group, group.options, noise, changes));
     plans.plans_.push_back({std::move(group), std::move(plan)});
   }
   return plans;

@@ -20,19 +20,32 @@ class MeanRatio {
   void Add(double ratio, double error) {
     if (!(ratio > 0) || !std::isfinite(error) || !(error > 0)) return;
     const double weight = 1 / (error * error);
-    sum_ += weight * std::log(ratio);
+    const double logarithm = std::log(ratio);
+    sum_ += weight * logarithm;
+    squares_ += weight * logarithm * logarithm;
     weights_ += weight;
+    ++count_;
   }
-  double Value() const { return weights_ > 0 ? std::exp(sum_ / weights_) : 1; }
+  bool is_known() const { return count_ > 0; }
+  double Value() const { return is_known() ? std::exp(sum_ / weights_) : 1; }
+  // The relative standard error. If the values differ by more than their errors explain, it covers
+  // the difference (Birge, Phys. Rev. 40, 207, 1932).
+  double Error() const {
+    const double scatter = squares_ - sum_ * sum_ / weights_;
+    return std::sqrt(std::max(1.0, count_ > 1 ? scatter / (count_ - 1) : 1.0) / weights_);
+  }
   // 1 if the difference is small, or if chance may explain it.
   double CertainValue() const {
-    const double least = std::max(kLeastDifference, kStandardErrors / std::sqrt(weights_));
-    return weights_ > 0 && std::abs(std::log(Value())) > least ? Value() : 1;
+    if (!is_known()) return 1;
+    const double least = std::max(kLeastDifference, kStandardErrors * Error());
+    return std::abs(std::log(Value())) > least ? Value() : 1;
   }
 
  private:
   double sum_ = 0;
+  double squares_ = 0;
   double weights_ = 0;
+  int count_ = 0;
 };
 
 // The GPUs of a pipeline, relative to those of all pipelines.
@@ -132,9 +145,16 @@ class Model {
                                     RelativeError(own.power_w, own.power_ci_w));
     }
     for (std::size_t i = 0; i < options_.size(); ++i) {
-      options_[i].time_s *= factors[i].time.Value();
-      options_[i].power_w *= factors[i].power.Value();
+      Correct(factors[i].time, options_[i].time_s, options_[i].time_ci_s);
+      Correct(factors[i].power, options_[i].power_w, options_[i].power_ci_w);
     }
+  }
+
+  // The interval does not contain how much GPUs differ, because their ratios say it.
+  static void Correct(const MeanRatio& factor, double& value, double& half_width) {
+    if (!factor.is_known()) return;
+    value *= factor.Value();
+    half_width = profiler::kStandardErrorsOf95 * factor.Error() * value;
   }
 
   std::vector<Measured> measured_;

@@ -116,9 +116,11 @@ class _Training:
         self._steps = 0  # How many optimizers have stepped since the last forward.
         self._steps_in_all = 1  # How many optimizers end a step.
         self._in_backward = False
+        self._has_instructions = bool(modules)
         patches = self.recorder.patches
         if not modules:
             self.recorder.only_steps("no module has the parameters of the optimizer")
+            self.recorder.step_begin(0)
         for module in modules:
             patches.set_members(module, {"__call__": self._call(module)})
         autograd = sys.modules["torch"].autograd
@@ -129,6 +131,8 @@ class _Training:
         self._steps += 1
         if self._steps >= self._steps_in_all:
             self._end_step()
+            if not self._has_instructions:
+                self.recorder.step_begin(0)
 
     def _end_step(self) -> None:
         self.recorder.step_end(self._microbatches)
@@ -173,7 +177,7 @@ class _Training:
 
         @functools.wraps(original)
         def backward(tensors: Any, *arguments: Any, **named: Any) -> Any:
-            if not recorder.in_step or self._in_backward:
+            if not recorder.in_step or self._in_backward or not self._has_instructions:
                 return original(tensors, *arguments, **named)
             recorder.end()  # The forward.
             if not recorder.begin(BACKWARD, self._microbatches - 1, 0):
