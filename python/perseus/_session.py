@@ -14,6 +14,8 @@ from perseus._log import log as _log
 
 PathLike = Union[str, "os.PathLike[str]"]
 
+was_opened = False  # Whether the program has opened a session itself.
+
 
 def open(  # noqa: A001: users call it perseus.open().
     *,
@@ -68,6 +70,7 @@ def open(  # noqa: A001: users call it perseus.open().
         TypeError: An argument is unknown, or has a wrong type. The message says which.
         ValueError: A number or a text is impossible.
     """
+    global was_opened
     if isinstance(stages, str) or not (stages is None or hasattr(stages, "__iter__")):
         raise TypeError(f"stages: {stages!r} is not a list of numbers (for example, [0, 7])")
     session = _client.Session(
@@ -85,6 +88,7 @@ def open(  # noqa: A001: users call it perseus.open().
         pp_ranks=_number("pp_ranks", pp_ranks),
     )
     _client.set_default(session)
+    was_opened = True
     return session
 
 

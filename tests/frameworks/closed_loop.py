@@ -30,6 +30,8 @@ spread = 0.3
 
 class ClosedLoopTest(unittest.TestCase):
     RANKS = 4
+    BUDGET_STEPS = 24
+    VERIFY_STEPS = 36
 
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
@@ -97,13 +99,15 @@ class ClosedLoopTest(unittest.TestCase):
         promised, measured = verified["promised_saving"], verified["saving"]
         keeps_promise = measured["lower"] - 0.01 < promised < measured["upper"] + 0.01
         self.assertTrue(measured["lower"] > 0 and keeps_promise, f"{verified}\n{self.logs()}")
+        return verified
 
     def run_and_tune(self, script, *arguments):
         """Returns what the verification found. The program trains until then."""
         run = self.start(
             "run",
             [PROGRAM, "run", "--tune", f"--job-directory={self.job.name}", "--switch-latency=2",
-             "--assignment-delay=0.4", "--budget-steps=24", "--follow-steps=6", "--verify-steps=36", "--",
+             "--assignment-delay=0.4", f"--budget-steps={self.BUDGET_STEPS}", "--follow-steps=6",
+             f"--verify-steps={self.VERIFY_STEPS}", "--",
              sys.executable, "-m", "torch.distributed.run", "--standalone",
              f"--nproc-per-node={self.RANKS}", script, *arguments],
             **self.environment(),

@@ -22,8 +22,9 @@ ROOT = HERE.parent.parent
 DOCUMENT = ROOT / "docs" / "frameworks.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
 FILES = ("torch_test", "torch_closed_loop_test", "torch_behavior_test", "torch_steps_test",
-         "torch_in_the_way_test", "torch_ranks_test", "torchtitan_test", "hook_test", "nemo_test",
-         "deepspeed_test", "deepspeed_robust_test", "megatron_test", "megatron_robust_test",
+         "torch_in_the_way_test", "torch_ranks_test", "torch_training_test",
+         "training_closed_loop_test", "torchtitan_test", "hook_test", "nemo_test", "deepspeed_test",
+         "deepspeed_robust_test", "megatron_test", "megatron_robust_test",
          "frameworks_closed_loop_test", "zeus_test")  # fmt: skip
 PACKAGES = ("torch", "nemo_automodel", "deepspeed", "megatron-core", "zeus")
 

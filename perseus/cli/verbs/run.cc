@@ -42,6 +42,7 @@ constexpr const char* kRunAbout =
 constexpr const char* kRunExamples =
     "  perseus run -- torchrun --nproc-per-node 4 train.py\n"
     "  perseus run --tune -- torchrun --nproc-per-node 4 train.py\n"
+    "  perseus run --tune --slowdown 2% -- python train.py\n"
     "  perseus run --plan perseus-run-1/tuned/plan.json -- \\\n"
     "      torchrun --nproc-per-node 4 train.py\n"
     "\n"
@@ -313,6 +314,7 @@ struct RunFlags {
   std::optional<double> p2p_s;
   std::optional<double> assignment_delay_s;
   std::string facts;
+  double slowdown_percent = 0;
   int verify_steps = 100;
   int status = 0;  // The exit status of the training.
 };
@@ -332,6 +334,10 @@ TurnkeyOptions TurnkeyOptionsOf(const Streams& streams, const RunFlags& flags,
   options.verify_steps = flags.verify_steps;
   options.budget_steps = flags.budget_steps.value_or(options.budget_steps);
   options.follow_steps = flags.follow_steps.value_or(options.follow_steps);
+  options.slowdown_percent = flags.slowdown_percent;
+  if (flags.slowdown_percent > 0) {
+    AddFlag(options.tune_flags, "--slowdown", std::optional(flags.slowdown_percent), "%");
+  }
   AddFlag(options.tune_flags, "--budget-steps", flags.budget_steps);
   AddFlag(options.tune_flags, "--budget-slowdown", flags.budget_slowdown_percent, "%");
   AddFlag(options.tune_flags, "--follow-steps", flags.follow_steps);
@@ -496,6 +502,8 @@ void AddTuneFlags(CLI::App& verb, RunFlags& flags, CLI::Option* tune) {
                        CLI::Validator check) {
     of_group(name, value, type, help, std::move(check))->needs(tune);
   };
+  add("--slowdown", flags.slowdown_percent, "PCT",
+      "How much slower the job may be to save more (default: 0)", SlowdownUpTo(1'000));
   add("--budget-steps", flags.budget_steps, "N", "Steps to measure in (default: 60)",
       WholeNumberIn({1, 1'000'000}));
   add("--budget-slowdown", flags.budget_slowdown_percent, "PCT",

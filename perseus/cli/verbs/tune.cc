@@ -63,14 +63,6 @@ struct TuneFlags {
   bool as_json = false;
 };
 
-double SavingOf(const tuner::TuningResult& result) {
-  return 1 - result.plan.energy_j / result.plan.baseline_energy_j;
-}
-
-double SlowdownOf(const tuner::TuningResult& result) {
-  return ToSeconds(result.plan.time) / ToSeconds(result.plan.baseline_time) - 1;
-}
-
 nlohmann::ordered_json ToJson(const tuner::PromiseRange& range) {
   return {{"estimate", range.estimate}, {"lower", range.lower}, {"upper", range.upper}};
 }
@@ -86,14 +78,16 @@ std::string FormatJson(const tuner::TuningResult& result, const job::UsedFacts& 
                               {"blocking_power_w", result.blocking_power_w},
                               {"p2p_s", ToSeconds(result.plan.job.model.fixed.p2p)},
                               {"target", result.plan.target},
-                              {"time_s", ToSeconds(result.plan.time)},
-                              {"energy_j", result.plan.energy_j},
-                              {"baseline_time_s", ToSeconds(result.plan.baseline_time)},
-                              {"baseline_energy_j", result.plan.baseline_energy_j},
-                              {"saving", SavingOf(result)}};
+                              {"time_s", result.promise.time_s},
+                              {"energy_j", result.promise.energy_j},
+                              {"baseline_time_s", result.promise.baseline_time_s},
+                              {"baseline_energy_j", result.promise.baseline_energy_j},
+                              {"pipelines_with_faster_plans", result.faster_plans.size()},
+                              {"saving", result.promise.saving()}};
   if (result.seen) {
-    json["saving_interval"] = ToJson(tuner::RangeOfSaving(SavingOf(result), *result.seen));
-    json["slowdown_interval"] = ToJson(tuner::RangeOfSlowdown(SlowdownOf(result), *result.seen));
+    json["saving_interval"] = ToJson(tuner::RangeOfSaving(result.promise.saving(), *result.seen));
+    json["slowdown_interval"] =
+        ToJson(tuner::RangeOfSlowdown(result.promise.slowdown(), *result.seen));
     json["seen"] = {{"time_s", result.seen->time_s},
                     {"energy_j", result.seen->energy_j},
                     {"baseline_time_s", result.seen->baseline_time_s},
@@ -197,8 +191,8 @@ std::string FormatMemory(const std::optional<tuner::RankMemory>& memory) {
 }
 
 std::string FormatSeen(const tuner::TuningResult& result, const tuner::SeenSteps& seen) {
-  const tuner::PromiseRange saving = tuner::RangeOfSaving(SavingOf(result), seen);
-  const tuner::PromiseRange slowdown = tuner::RangeOfSlowdown(SlowdownOf(result), seen);
+  const tuner::PromiseRange saving = tuner::RangeOfSaving(result.promise.saving(), seen);
+  const tuner::PromiseRange slowdown = tuner::RangeOfSlowdown(result.promise.slowdown(), seen);
   return fmt::format(
       "measured in whole steps: {} of the energy saved at {} more time\n"
       "so expect {} to {} of the energy saved, at {} to {} more time\n",
@@ -229,7 +223,7 @@ std::string FormatText(const tuner::TuningResult& result, std::string_view block
       FormatPercent(result.slowdown_spent), result.steps_taken, result.reason,
       result.blocking_power_w, blocking_power, ToMilliseconds(plan.job.model.fixed.p2p), p2p,
       FormatMeasuredNoise(result.noise), FormatEdges(result.edges), plan.target,
-      FormatPercent(SavingOf(result)), FormatPercent(SlowdownOf(result)),
+      FormatPercent(result.promise.saving()), FormatPercent(result.promise.slowdown()),
       result.version == 0
           ? result.expected
                 ? fmt::format("before the plan ran (expect {:.2f} percentage points less)",

@@ -67,21 +67,6 @@ double WidthAt(const nlohmann::json& json, const std::string& name) {
          NumberAt(json, ("/" + name + "/lower").c_str());
 }
 
-// Returns a reason to doubt the plan, or an empty text. 0.2 % is the default tolerance of verify.
-std::string VerdictOf(const nlohmann::json& verified) {
-  const auto is = [&](const char* question, const char* answer) {
-    return verified.is_object() && verified.value(question, "") == answer;
-  };
-  if (is("saves", "less")) return "the plan needs more energy than steps without it";
-  if (is("slows", "greater")) return "the plan is slower than steps without it";
-  if (!is("saves", "cannot-tell") && !is("slows", "cannot-tell")) return "";
-  const double steps = NumberAt(verified, "/steps_needed");
-  return fmt::format("these steps cannot tell {}{}",
-                     is("saves", "cannot-tell") ? "whether the plan saves energy"
-                                                : "whether the plan is slower by more than 0.2 %",
-                     steps > 0 ? fmt::format("; about {:.0f} would (--verify-steps)", steps) : "");
-}
-
 }  // namespace
 
 bool Turnkey::HasSteps() const {
@@ -176,8 +161,8 @@ void Turnkey::Take(int status) {
 
 void Turnkey::Verify() {
   phase_ = Phase::kVerifying;
-  Start("verify",
-        {"--plan", PlanPath().string(), "--steps", std::to_string(options_.verify_steps)});
+  Start("verify", {"--steps", std::to_string(options_.verify_steps), "--tolerance",
+                   fmt::format("{:g}", TolerancePercent())});
 }
 
 void Turnkey::Finish() {
@@ -203,6 +188,29 @@ int Turnkey::StepsLeft() const {
   const int tuning =
       std::max(0, options_.budget_steps - SpentSteps()) + kPlansMeasured * options_.follow_steps;
   return options_.verify_steps + (is_tuned_ ? 0 : tuning);
+}
+
+// Returns a reason to doubt the plan, or an empty text.
+std::string Turnkey::VerdictOf(const nlohmann::json& verified) const {
+  const auto is = [&](const char* question, const char* answer) {
+    return verified.is_object() && verified.value(question, "") == answer;
+  };
+  if (is("saves", "less")) return "the plan needs more energy than steps without it";
+  if (is("slows", "greater") &&
+      100 * NumberAt(verified, "/slowdown/lower") > options_.slowdown_percent) {
+    return options_.slowdown_percent > 0
+               ? fmt::format("the plan is more than {:g} % slower than steps without it",
+                             options_.slowdown_percent)
+               : "the plan is slower than steps without it";
+  }
+  if (!is("saves", "cannot-tell") && !is("slows", "cannot-tell")) return {};
+  const double steps = NumberAt(verified, "/steps_needed");
+  return fmt::format(
+      "these steps cannot tell {}{}",
+      is("saves", "cannot-tell")
+          ? "whether the plan saves energy"
+          : fmt::format("whether the plan is slower by more than {:g} %", TolerancePercent()),
+      steps > 0 ? fmt::format("; about {:.0f} would (--verify-steps)", steps) : "");
 }
 
 std::vector<std::string> Turnkey::Summary() const {

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ namespace perseus::cli {
 struct TurnkeyOptions {
   std::filesystem::path job_directory;
   std::vector<std::string> tune_flags;  // The user's flags for `perseus tune`.
+  double slowdown_percent = 0;          // That the user permits.
   int budget_steps = 60;
   int follow_steps = 12;
   int verify_steps = 100;
@@ -54,6 +56,9 @@ class Turnkey {
   std::string LastLineOf(const std::string& log) const;
   int SpentSteps() const;  // The steps that tune has measured.
   int StepsLeft() const;
+  // The slowdown in percent up to which a plan is as promised. 0.2 % is the tolerance of verify.
+  double TolerancePercent() const { return options_.slowdown_percent + 0.2; }
+  std::string VerdictOf(const nlohmann::json& verified) const;
   std::filesystem::path PlanPath() const { return options_.job_directory / "tuned" / "plan.json"; }
 
   TurnkeyOptions options_;

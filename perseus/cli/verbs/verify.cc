@@ -78,15 +78,16 @@ std::string Describe(const tuner::OutlyingBlock& outlier) {
       profiler::SignedRankInterval::kLimit);
 }
 
-// The saving and slowdown in the plan file. They ignore that pipelines wait for each other.
-struct Promise {
-  double saving = 0;
-  double slowdown = 0;
+// The plans that are verified.
+struct VerifiedPlans {
+  plan_file::PlanFile plan;
+  std::string text;  // The file of `plan`.
+  // The plans of pipelines that do not follow `plan`, by dp_rank, and their files.
+  std::map<int, plan_file::PlanFile> faster;
+  std::map<int, std::string> texts_of_faster;
+  int pipelines = 1;
+  tuner::JobPromise Promise() const { return tuner::PromiseOf(plan, pipelines, faster); }
 };
-Promise PromiseOf(const plan_file::PlanFile& plan) {
-  return {1 - plan.energy_j / plan.baseline_energy_j,
-          ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1};
-}
 
 nlohmann::ordered_json ToJson(const profiler::Comparison& comparison) {
   return {{"level", comparison.level},
@@ -96,9 +97,9 @@ nlohmann::ordered_json ToJson(const profiler::Comparison& comparison) {
           {"slows", NameOf(comparison.slows)}};
 }
 
-std::string FormatJson(const tuner::Verification& verification, const plan_file::PlanFile& plan) {
+std::string FormatJson(const tuner::Verification& verification, const VerifiedPlans& plans) {
   const profiler::Comparison& comparison = verification.comparison;
-  const Promise promise = PromiseOf(plan);
+  const tuner::JobPromise promise = plans.Promise();
   nlohmann::ordered_json pairs = nlohmann::ordered_json::array();
   for (const profiler::BlockPair& pair : verification.pairs) {
     const tuner::Verification::PairSteps& steps = verification.steps[pairs.size()];
@@ -127,8 +128,8 @@ std::string FormatJson(const tuner::Verification& verification, const plan_file:
   nlohmann::ordered_json json = ToJson(comparison);
   json.update(nlohmann::ordered_json{{"pairs_needed", or_null(comparison.pairs_needed)},
                                      {"steps_needed", or_null(StepsNeeded(verification))},
-                                     {"promised_saving", promise.saving},
-                                     {"promised_slowdown", promise.slowdown},
+                                     {"promised_saving", promise.saving()},
+                                     {"promised_slowdown", promise.slowdown()},
                                      {"baseline_step_noise", verification.baseline_step_noise},
                                      {"planned_step_noise", verification.planned_step_noise},
                                      {"steps_of_a_block", verification.layout.length},
@@ -139,9 +140,9 @@ std::string FormatJson(const tuner::Verification& verification, const plan_file:
   return JsonText(json, 2) + "\n";
 }
 
-std::string FormatText(const tuner::Verification& verification, const plan_file::PlanFile& plan,
+std::string FormatText(const tuner::Verification& verification, const VerifiedPlans& plans,
                        const profiler::ComparisonOptions& options) {
-  const Promise promise = PromiseOf(plan);
+  const tuner::JobPromise promise = plans.Promise();
   std::string text = Describe(verification.comparison, options);
   if (!text.empty() && text.back() != '\n') text += '\n';
   if (const std::int64_t steps = StepsNeeded(verification);
@@ -151,7 +152,7 @@ std::string FormatText(const tuner::Verification& verification, const plan_file:
   for (const tuner::OutlyingBlock& outlier : verification.outliers) text += Describe(outlier);
   text += fmt::format(
       "the plan promises {} of the energy at {} more time ({} pairs of blocks of {} steps)\n",
-      FormatPercent(promise.saving), FormatPercent(promise.slowdown), verification.pairs.size(),
+      FormatPercent(promise.saving()), FormatPercent(promise.slowdown()), verification.pairs.size(),
       verification.layout.length);
   text += fmt::format(
       "the time of a step varies by {:.2f} % without the plan, and by {:.2f} % with it\n",
@@ -167,16 +168,42 @@ std::string FormatText(const tuner::Verification& verification, const plan_file:
   return text;
 }
 
-// Returns the path of the plan of --plan. Without this flag, returns the path of the active plan.
-Result<std::string> PlanPath(const VerifyFlags& flags) {
-  if (!flags.plan.empty()) return flags.plan;
-  const protocol::AssignmentPlaces places = protocol::FindPlaces(flags.directory);
-  PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(places));
-  if (!assignment || assignment->plan.empty() || !assignment->plans.empty()) {
-    return Fail(InFile(flags.directory),
-                "no plan is in force for the whole job (name the plan with --plan)");
+Result<plan_file::PlanFile> ReadPlan(const std::string& path, std::string& text) {
+  PERSEUS_ASSIGN_OR_RETURN(text, ReadFile(path));
+  PERSEUS_ASSIGN_OR_RETURN(auto plan, plan_file::ParsePlan(text, path));
+  if (plan.job.IsGeneralGraph()) {
+    return Fail(
+        InFile(path),
+        "is a plan of a general graph, but a training job needs a plan of a pipeline (make one "
+        "with perseus plan --schedule)");
   }
-  return (protocol::PlaceOfPlan(places, *assignment, assignment->plan) / assignment->plan).string();
+  return plan;
+}
+
+// Returns the plan of --plan, or else the plans in force.
+Result<VerifiedPlans> PlansToVerify(const VerifyFlags& flags) {
+  VerifiedPlans plans;
+  const protocol::AssignmentPlaces places = protocol::FindPlaces(flags.directory);
+  std::optional<protocol::Assignment> in_force;
+  if (flags.plan.empty()) {
+    PERSEUS_ASSIGN_OR_RETURN(in_force, protocol::ReadAssignment(places));
+    if (!in_force || in_force->plan.empty()) {
+      return Fail(InFile(flags.directory),
+                  "no plan is in force for the whole job (name the plan with --plan)");
+    }
+  }
+  const auto path_of = [&](const std::string& plan) {
+    return (protocol::PlaceOfPlan(places, *in_force, plan) / plan).string();
+  };
+  PERSEUS_ASSIGN_OR_RETURN(plans.plan,
+                           ReadPlan(in_force ? path_of(in_force->plan) : flags.plan, plans.text));
+  plans.pipelines = flags.pipelines.value_or(plans.plan.job.pipelines);
+  if (!in_force) return plans;
+  for (const auto& [dp_rank, plan] : in_force->plans) {
+    PERSEUS_ASSIGN_OR_RETURN(plans.faster[dp_rank],
+                             ReadPlan(path_of(plan), plans.texts_of_faster[dp_rank]));
+  }
+  return plans;
 }
 
 profiler::ComparisonOptions ComparisonOf(const VerifyFlags& flags) {
@@ -223,21 +250,13 @@ Result<void> RunAgainst(const Streams& streams, const VerifyFlags& flags) {
 Result<void> RunVerify(const Streams& streams, const VerifyFlags& flags) {
   if (!flags.against.empty()) return RunAgainst(streams, flags);
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
-  PERSEUS_ASSIGN_OR_RETURN(const auto path, PlanPath(flags));
-  PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(path));
-  PERSEUS_ASSIGN_OR_RETURN(const auto plan, plan_file::ParsePlan(text, path));
-  if (plan.job.IsGeneralGraph()) {
-    return Fail(
-        InFile(path),
-        "is a plan of a general graph, but a training job needs a plan of a pipeline (make one "
-        "with perseus plan --schedule)");
-  }
+  PERSEUS_ASSIGN_OR_RETURN(const VerifiedPlans plans, PlansToVerify(flags));
   tuner::VerificationOptions options;
   options.job_directory = flags.directory;
-  options.plan = std::move(text);
-  options.ranks =
-      tuner::RanksOf(flags.pipelines.value_or(plan.job.pipelines),
-                     static_cast<int>(plan.pp_ranks.size()), plan.job.model.gpus_per_stage);
+  options.plan = plans.text;
+  options.plans = plans.texts_of_faster;
+  options.ranks = tuner::RanksOf(plans.pipelines, static_cast<int>(plans.plan.pp_ranks.size()),
+                                 plans.plan.job.model.gpus_per_stage);
   options.steps = flags.steps;
   options.counter_period_s = flags.counter_period_ms / kMillisecondsPerSecond;
   options.assignment_delay_s = flags.assignment_delay_s;
@@ -255,8 +274,8 @@ Result<void> RunVerify(const Streams& streams, const VerifyFlags& flags) {
     options.say = [&](std::string_view line) { block.Say(fmt::format("perseus: {}", line)); };
     PERSEUS_ASSIGN_OR_RETURN(verification, tuner::Verify(options, *clock));
   }
-  return streams.Print(flags.as_json ? FormatJson(*verification, plan)
-                                     : FormatText(*verification, plan, options.comparison));
+  return streams.Print(flags.as_json ? FormatJson(*verification, plans)
+                                     : FormatText(*verification, plans, options.comparison));
 }
 
 }  // namespace

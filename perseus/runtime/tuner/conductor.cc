@@ -35,8 +35,9 @@ std::int64_t Conductor::Ahead() {
   return protocol::StepsAhead(options_.assignment_delay_s, fastest_s_);
 }
 
-Result<std::string> Conductor::AddPlan(const std::string& text) const {
-  return writer_.AddPlan(fmt::format("{}", writer_.version() + 1), text);
+Result<std::string> Conductor::AddPlan(const std::string& text, std::optional<int> dp_rank) const {
+  const std::string pipeline = dp_rank ? fmt::format("-dp{}", *dp_rank) : "";
+  return writer_.AddPlan(fmt::format("{}{}", writer_.version() + 1, pipeline), text);
 }
 
 Result<Conductor::Stretch> Conductor::RunWith(protocol::Assignment assignment, int steps,

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -47,8 +48,9 @@ class Conductor {
   const JobLogs& logs() const { return logs_; }
   void ForgetBefore(std::int64_t step) { logs_.ForgetBefore(step); }
 
-  // Writes the plan file for the next assignment. Returns the path for the assignment's `plan`.
-  Result<std::string> AddPlan(const std::string& text) const;
+  // Writes a plan file for the next assignment: that of one pipeline, or else of all pipelines.
+  // Returns the path for the assignment.
+  Result<std::string> AddPlan(const std::string& text, std::optional<int> dp_rank = {}) const;
   // The steps that ran with one assignment. The clocks changed in the first of them.
   struct Stretch {
     std::int64_t landing = 0;  // The step during which the clocks changed.

@@ -203,8 +203,15 @@ std::optional<double> ConsensusPower(std::span<const profiler::PowerEstimate> es
 std::optional<double> PooledBlockingPower(
     const std::map<protocol::RankId, profiler::KnownGpu>& gpus) {
   std::vector<profiler::PowerEstimate> estimates;
-  estimates.reserve(gpus.size());
-  for (const auto& [name, gpu] : gpus) estimates.push_back(gpu.measurements.BlockingPower());
+  for (const auto& [name, gpu] : gpus) {
+    // A GPU that waits for nanoseconds in a step tells nothing (seen: 2e16 W).
+    double most_w = 0;
+    for (const profiler::MeasuredOption& option : gpu.measurements.Options(name.pp_rank)) {
+      most_w = std::max(most_w, option.power_w);
+    }
+    const profiler::PowerEstimate estimate = gpu.measurements.BlockingPower();
+    if (estimate.standard_error_w <= most_w) estimates.push_back(estimate);
+  }
   return ConsensusPower(estimates);
 }
 

@@ -126,6 +126,24 @@ profiler::PowerEstimate Estimate(double power_w, double standard_error_w) {
   return {power_w, standard_error_w, true};
 }
 
+TEST(PooledBlockingPowerTest, GpusThatHardlyWaitTellNothing) {
+  protocol::RanStep step;
+  step.on_plan = true;
+  constexpr Nanoseconds kRun = 30 * kMillisecond;
+  for (int i = 0; i < 40; ++i) {
+    step.instructions.push_back({InstructionKind::kForward, i, 0, i * (kRun + i % 3), kRun, 1000});
+  }
+  step.end = 40 * (kRun + 2);
+  for (Nanoseconds at = 0; at <= step.end; at += 13 * kMillisecond) {
+    const double error_j = at % (26 * kMillisecond) == 0 ? 0.001 : -0.001;
+    step.energy.push_back({at, at, ToSeconds(at) * kRunningW + error_j});
+  }
+  std::map<protocol::RankId, profiler::KnownGpu> gpus;
+  gpus.emplace(protocol::RankId{0, 0, 0}, GpuThatRan({step}));
+  ASSERT_TRUE(gpus.begin()->second.measurements.BlockingPower().is_identified);
+  EXPECT_EQ(PooledBlockingPower(gpus), std::nullopt);
+}
+
 TEST(ConsensusPowerTest, EstimatesThatAgreeAreWeightedByTheirErrors) {
   const std::vector<profiler::PowerEstimate> estimates = {Estimate(83, 1), Estimate(85, 2)};
   EXPECT_NEAR(*ConsensusPower(estimates), (83 * 4 + 85) / 5.0, 1e-12);

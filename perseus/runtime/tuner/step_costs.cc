@@ -107,7 +107,9 @@ Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<protocol::RankI
           "PERSEUS_DEVICES and perseus doctor)",
           Name(name), range.begin, range.end);
     }
-    cost.energy_j += *energy_j / static_cast<double>(range.end - range.begin);
+    const double each_j = *energy_j / static_cast<double>(range.end - range.begin);
+    cost.energy_j += each_j;
+    cost.pipelines_j[name.dp_rank] += each_j;
   }
   return cost;
 }
@@ -120,7 +122,8 @@ Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol:
   for (std::int64_t number = range.begin; number < range.end; ++number) {
     times.push_back(ToSeconds(any.Find(number + 1)->begin - any.Find(number)->begin));
   }
-  UsualCost cost{.time_s = Median(times), .energy_j = mean.energy_j};
+  UsualCost cost{
+      .time_s = Median(times), .energy_j = mean.energy_j, .pipelines_j = mean.pipelines_j};
   std::vector<double> energies;
   for (std::int64_t number = range.begin; number < range.end; ++number) {
     PERSEUS_ASSIGN_OR_RETURN(const auto one,
@@ -143,6 +146,20 @@ SeenSteps SeenStepsOf(const UsualCost& planned, const UsualCost& baseline) {
                                                        baseline.energy_error_j / baseline.energy_j);
   seen.degrees_of_freedom = planned.steps + baseline.steps - 2;
   seen.overlap_s = baseline.overlap_s;
+  seen.pipelines_j = planned.pipelines_j;
+  seen.baseline_pipelines_j = baseline.pipelines_j;
+  return seen;
+}
+
+SeenSteps SeenSteps::OfPipelines(std::span<const int> dp_ranks) const {
+  SeenSteps seen = *this;
+  seen.energy_j = seen.baseline_energy_j = 0;
+  const double share =
+      static_cast<double>(pipelines_j.size()) / static_cast<double>(dp_ranks.size());
+  for (const int dp_rank : dp_ranks) {
+    seen.energy_j += share * pipelines_j.at(dp_rank);
+    seen.baseline_energy_j += share * baseline_pipelines_j.at(dp_rank);
+  }
   return seen;
 }
 

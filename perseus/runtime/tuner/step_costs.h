@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
+#include <span>
 
 #include "perseus/base/result.h"
 #include "perseus/runtime/tuner/job_logs.h"
@@ -21,6 +23,7 @@ struct StepRange {
 struct StepCost {
   double time_s = 0;
   double energy_j = 0;
+  std::map<int, double> pipelines_j;  // The energy of each dp_rank.
 };
 
 // Returns the mean over the range. Fails (kInput) in three cases: a rank did not record one of the
@@ -42,6 +45,7 @@ struct UsualCost {
   // The standard error. With short steps, this value is too large: if a counter is read late,
   // energy moves from one step to the next.
   double energy_error_j = 0;
+  std::map<int, double> pipelines_j;  // The energy of each dp_rank.
   int steps = 0;
   // The median time by which a rank begins its next step before another rank of its pipeline has
   // ended the current step. 0: steps do not overlap.
@@ -59,14 +63,18 @@ struct SeenSteps {
   // The standard error of the difference of the two times.
   double time_error_s = 0;
   double saving_error = 0;
-  int degrees_of_freedom = 0;  // The degrees of freedom of both errors.
-  double overlap_s = 0;        // The overlap of the steps at the highest clocks.
+  int degrees_of_freedom = 0;              // The degrees of freedom of both errors.
+  double overlap_s = 0;                    // The overlap of the steps at the highest clocks.
+  std::map<int, double> pipelines_j = {};  // The energy of each dp_rank.
+  std::map<int, double> baseline_pipelines_j = {};
   double saving() const { return 1 - energy_j / baseline_energy_j; }
   double slowdown() const { return time_s / baseline_time_s - 1; }
   // Whether the overlap of steps is certain and matters. The overlap is certain if it is larger
   // than the possible difference of the clocks of two hosts. It matters for a plan because a plan
   // assumes that all ranks of a pipeline begin a step together.
   bool StepsOverlap() const { return overlap_s > 0.01 * baseline_time_s; }
+  // The same steps, if all pipelines needed the mean energy of these dp_ranks.
+  SeenSteps OfPipelines(std::span<const int> dp_ranks) const;
 };
 SeenSteps SeenStepsOf(const UsualCost& planned, const UsualCost& baseline);
 

@@ -94,7 +94,8 @@ class Tuner {
       if (run && !back) return Fail(back);
     }
     if (!run) return Fail(run);
-    const double baseline_s = ToSeconds(plan_->file().baseline_time);
+    const TunedPlan& pace = plans_->pace();
+    const double baseline_s = ToSeconds(pace.file().baseline_time);
     const std::vector<profiler::MeasuredOption> measured = Options();
     // The plan is already active, so this computation delays nothing.
     std::optional<Expectation> expected;
@@ -102,14 +103,15 @@ class Tuner {
       expected = *drawn;
       if (seen_) expected->optimism = 0;
     }
-    PERSEUS_ASSIGN_OR_RETURN(auto profile,
-                             plan_->ProfileForPlans(Job(), measured, seen_ ? &*seen_ : nullptr));
+    PERSEUS_ASSIGN_OR_RETURN(auto profile, plans_->ProfileForPlans(Job(), seen_));
     return TuningResult{MeasuredProfile(measured),
-                        plan_->profile(),
+                        pace.profile(),
                         std::move(profile),
-                        plan_->file(),
+                        pace.file(),
+                        plans_->FasterPlans(),
+                        plans_->Promise(),
                         state_.noise.Solve(),
-                        plan_->file().job.model.blocking_power_w,
+                        pace.file().job.model.blocking_power_w,
                         state_.spent,
                         state_.spent.Slowdown(baseline_s),
                         seen_,
@@ -242,7 +244,7 @@ class Tuner {
   // Warns if whole steps need more than the target allows. They may need more than the sum of their
   // measured instructions.
   void WarnAboveTarget() const {
-    const plan_file::PlanFile& file = plan_->file();
+    const plan_file::PlanFile& file = plans_->pace().file();
     plan::Evaluation judged;
     judged.time = file.time;
     judged.energy_j = file.energy_j;
@@ -322,10 +324,9 @@ class Tuner {
     Say("warning: " + waits);
   }
 
-  using Gpus = std::map<protocol::RankId, profiler::KnownGpu>;
   enum class Alarms { kReported, kIgnored };
-  void Measure(Gpus& gpus, profiler::InstructionNoise& noise, const Conductor::Stretch& stretch,
-               Alarms alarms) const {
+  void Measure(MeasuredGpus& gpus, profiler::InstructionNoise& noise,
+               const Conductor::Stretch& stretch, Alarms alarms) const {
     const profiler::MeasuringSettings settings{.switch_latency = options_.job.switch_latency};
     StageChanges changes;
     for (const protocol::RankId& name : conductor_.ranks()) {
@@ -365,6 +366,18 @@ class Tuner {
     }
   }
 
+  // Writes the plans of all pipelines.
+  Result<protocol::Assignment> AssignPlans() const {
+    protocol::Assignment assignment;
+    PERSEUS_ASSIGN_OR_RETURN(assignment.plan,
+                             conductor_.AddPlan(plan_file::FormatPlan(plans_->pace().file())));
+    for (const auto& [dp_rank, plan] : plans_->FasterPlans()) {
+      PERSEUS_ASSIGN_OR_RETURN(assignment.plans[dp_rank],
+                               conductor_.AddPlan(plan_file::FormatPlan(plan), dp_rank));
+    }
+    return assignment;
+  }
+
   // Runs the steps with which the plan is compared, directly before the plan.
   Result<UsualCost> RunBaseline() {
     protocol::Assignment assignment;
@@ -387,15 +400,13 @@ class Tuner {
   }
 
   struct Followed {
-    Gpus gpus;  // Only the measurements while the plan was followed.
+    MeasuredGpus gpus;  // Only the measurements while the plan was followed.
     UsualCost cost;
   };
   // Activates the plan until it is measured.
-  Result<Followed> Follow(const TunedPlan& plan) {
+  Result<Followed> Follow() {
     Say("following a plan to measure it");
-    PERSEUS_ASSIGN_OR_RETURN(auto path, conductor_.AddPlan(plan_file::FormatPlan(plan.file())));
-    protocol::Assignment assignment;
-    assignment.plan = std::move(path);
+    PERSEUS_ASSIGN_OR_RETURN(auto assignment, AssignPlans());
     // The number of steps is enough to evaluate the plan, and for the ranks to read the next
     // assignment.
     const auto spare_steps = static_cast<int>(2 * conductor_.Ahead());
@@ -421,8 +432,8 @@ class Tuner {
   void Explain(const SeenSteps& seen) {
     if (!plan::LimitsTime(options_.target.kind)) return;
     const double error = seen.time_error_s / seen.baseline_time_s;
-    further_noise_ = plan_->NoiseThatExplains(seen.slowdown() - 2 * error,
-                                              MeasuredNoise().value_or(noise::Noise{}));
+    further_noise_ = plans_->pace().NoiseThatExplains(seen.slowdown() - 2 * error,
+                                                      MeasuredNoise().value_or(noise::Noise{}));
   }
 
   // Returns the measured noise, with the additional noise that whole steps showed.
@@ -439,7 +450,7 @@ class Tuner {
     std::optional<Followed> followed;
     for (int i = 0; i < kPlansFollowed; ++i) {
       if (auto made = MakePlan(); !made) return made;
-      PERSEUS_ASSIGN_OR_RETURN(followed, Follow(*plan_));
+      PERSEUS_ASSIGN_OR_RETURN(followed, Follow());
       // This saving differs from the saving that the plan promises, because noise made the plan's
       // options look good.
       seen_ = SeenStepsOf(followed->cost, baseline);
@@ -449,11 +460,9 @@ class Tuner {
                       FormatChange(seen_->slowdown())));
       if (i + 1 < kPlansFollowed) Explain(*seen_);
     }
-    const std::vector<profiler::MeasuredOption> known =
-        WithTimesOf(PooledOptions(followed->gpus, reachable_mhz_), Options());
-    PERSEUS_RETURN_IF_ERROR(plan_->JudgeBy(Job(), known, *seen_));
+    PERSEUS_RETURN_IF_ERROR(plans_->JudgeBy(Job(), followed->gpus, reachable_mhz_, *seen_));
     WarnAboveTarget();
-    PERSEUS_RETURN_IF_ERROR(CheckSeen(*seen_, std::max(0.0, plan_->slowdown())));
+    PERSEUS_RETURN_IF_ERROR(CheckSeen(*seen_, std::max(0.0, plans_->Promise().slowdown())));
     WarnIfUnexplained();
     return LeaveInForce();
   }
@@ -476,19 +485,17 @@ class Tuner {
   // other plans (of the server, for a straggler) use the profile.
   void WarnIfUnexplained() const {
     constexpr double kOnePoint = 0.01;
-    if (std::abs(plan_->saving() - seen_->saving()) <= kOnePoint) return;
+    const double promised = plans_->Promise().saving();
+    if (std::abs(promised - seen_->saving()) <= kOnePoint) return;
     Say(fmt::format(
         "warning: by the energies of single instructions, the plan saves {}, but whole steps "
         "show {}: do not use this profile for other plans (measure more "
         "steps; does another program use these GPUs?)",
-        FormatPercent(plan_->saving()), FormatPercent(seen_->saving())));
+        FormatPercent(promised), FormatPercent(seen_->saving())));
   }
 
   Result<void> LeaveInForce() {
-    PERSEUS_ASSIGN_OR_RETURN(const auto path,
-                             conductor_.AddPlan(plan_file::FormatPlan(plan_->file())));
-    protocol::Assignment assignment;
-    assignment.plan = path;
+    PERSEUS_ASSIGN_OR_RETURN(auto assignment, AssignPlans());
     PERSEUS_ASSIGN_OR_RETURN(const auto left, conductor_.LeaveInForce(std::move(assignment)));
     version_ = left.version;
     plan_from_step_ = left.step;
@@ -497,13 +504,20 @@ class Tuner {
 
   Result<void> MakePlan() {
     const std::optional<noise::Noise> noise = MeasuredNoise();
-    auto made =
-        TunedPlan::Make(Job(), options_.job, options_.target, Options(), noise, options_.changes);
+    auto made = PacedPlans::Make(Job(), options_.job, options_.target, state_.gpus, reachable_mhz_,
+                                 noise, options_.changes);
     if (!made) {
       return FailAs(made.error().kind, "measuring ended because {}, and this gives no plan: {}",
                     reason_, made.error().Message());
     }
-    plan_ = *std::move(made);
+    plans_ = *std::move(made);
+    const std::size_t faster = plans_->FasterPlans().size();
+    if (faster > 0 && !std::exchange(has_named_faster_, true)) {
+      Say(
+          fmt::format("{} of {} pipelines are faster than the slowest, and get plans that end "
+                      "together with it",
+                      faster, options_.job.pipelines));
+    }
     return {};
   }
 
@@ -559,7 +573,8 @@ class Tuner {
   EdgeMicrobatches edges_;          // Measured without a plan.
   std::optional<Nanoseconds> p2p_;  // The time measured in the latest steps without a plan.
   int rounds_ = 0;
-  std::optional<TunedPlan> plan_;
+  std::optional<PacedPlans> plans_;
+  bool has_named_faster_ = false;
   double further_noise_ = 0;       // A relative standard deviation that explains whole steps.
   std::optional<SeenSteps> seen_;  // The steps with the plan that was followed last.
   std::string reason_;             // Why the sweep ended.

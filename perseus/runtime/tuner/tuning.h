@@ -30,6 +30,7 @@
 #include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "perseus/runtime/tuner/edge_microbatches.h"
 #include "perseus/runtime/tuner/job_logs.h"
+#include "perseus/runtime/tuner/paced_plans.h"
 #include "perseus/runtime/tuner/step_costs.h"
 #include "perseus/runtime/tuner/tuned_plan.h"
 
@@ -90,6 +91,10 @@ struct TuningResult {
   // does not stay active, the promise comes from the measurements from which the plan was made. It
   // is then too high by about `expected->optimism`.
   plan_file::PlanFile plan;
+  // The plans of pipelines that are faster than the others, by dp_rank. They end together with
+  // `plan`, which all other pipelines follow.
+  std::map<int, plan_file::PlanFile> faster_plans;
+  JobPromise promise;  // What all plans promise.
   // How much the times of instructions vary from run to run. nullopt if too few steps were
   // measured.
   std::optional<profiler::MeasuredNoise> noise;

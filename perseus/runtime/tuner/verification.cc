@@ -108,8 +108,13 @@ class Verifier {
   }
 
   Result<void> RunBlocks(std::int64_t ahead) {
-    PERSEUS_ASSIGN_OR_RETURN(
-        auto plan, writer_.AddPlan(fmt::format("verify-{}", writer_.version() + 1), options_.plan));
+    const std::string name = fmt::format("verify-{}", writer_.version() + 1);
+    protocol::Assignment planned;
+    PERSEUS_ASSIGN_OR_RETURN(planned.plan, writer_.AddPlan(name, options_.plan));
+    for (const auto& [dp_rank, text] : options_.plans) {
+      PERSEUS_ASSIGN_OR_RETURN(planned.plans[dp_rank],
+                               writer_.AddPlan(fmt::format("{}-dp{}", name, dp_rank), text));
+    }
     SplitMix64 coin{options_.seed};
     std::int64_t begin = logs_.LastStep(ranks_) + 1 + ahead;
     for (int pair = 0; pair < result_.layout.pairs; ++pair) {
@@ -124,7 +129,7 @@ class Verifier {
       // A block is long enough for ranks to read the previous assignment before it is replaced.
       PERSEUS_RETURN_IF_ERROR(AwaitStep(block.begin - ahead - 1));
       protocol::Assignment assignment;
-      if (block.is_planned) assignment.plan = plan;
+      if (block.is_planned) assignment = planned;
       // The assignment lasts until the next block's assignment has begun. If this process dies,
       // training returns to the lasting assignment.
       assignment.until_step = block.end + ahead;

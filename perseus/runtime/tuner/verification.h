@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -66,6 +67,7 @@ double StepsToDecide(double step_noise, double step_time_s, double counter_perio
 struct VerificationOptions {
   std::filesystem::path job_directory;
   std::string plan;                  // The text of the plan file.
+  std::map<int, std::string> plans;  // The same for pipelines with plans of their own, by dp_rank.
   std::set<protocol::RankId> ranks;  // The job has at least these ranks.
   int steps = 0;
   double counter_period_s = 0.1;

@@ -47,7 +47,7 @@ from perseus.adapters._warning import warn
 __all__ = ["Handle", "attach"]
 
 # The modules of this package. attach() asks them in this order.
-FRAMEWORKS = ("torch_pipelining", "deepspeed", "megatron")
+FRAMEWORKS = ("torch_pipelining", "deepspeed", "megatron", "torch_training")
 
 
 def attach(target: Any, mesh: Any = None, **options: Any) -> Handle:

@@ -42,6 +42,19 @@ def find_ranks(modules: Iterable[Any], mesh: Any, group: Any) -> Tuple[int, int]
     return _ranks(find_mesh(modules), group)
 
 
+def find_ranks_without_pipeline(modules: Iterable[Any], mesh: Any) -> Tuple[int, int]:
+    """As find_ranks(), for a job in which each process, or each tensor-parallel group, has the whole
+    model. Before torch.distributed is initialized, there is one process."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return 0, 0
+    if mesh is None:
+        mesh = find_mesh(modules)
+    tensor = [] if mesh is None else _tensor_dimensions(mesh)
+    rank = distributed.get_rank()
+    return ranks_of_groups(rank, [rank], [_members(mesh.get_group(name)) for name in tensor])
+
+
 def _ranks(mesh: Any, group: Any) -> Tuple[int, int]:
     distributed = sys.modules["torch.distributed"]
     if mesh is not None and _has_pipeline(mesh) and mesh.size() == distributed.get_world_size():

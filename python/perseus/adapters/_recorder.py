@@ -110,6 +110,11 @@ _recorders: "weakref.WeakValueDictionary[Tuple[int, int, int], Recorder]"
 _recorders = weakref.WeakValueDictionary()
 
 
+def is_recording() -> bool:
+    """Whether an adapter records a pipeline of this process."""
+    return any(recorder.is_attached for recorder in _recorders.values())
+
+
 class Recorder:
     def __init__(
         self,
@@ -158,6 +163,10 @@ class Recorder:
     @property
     def session(self) -> Optional[_client.Session]:
         return self._session
+
+    @property
+    def has_open_instruction(self) -> bool:
+        return self._is_open
 
     @property
     def job_directory(self) -> Optional[str]:
@@ -239,10 +248,16 @@ class Recorder:
         except Exception as error:
             self.fail(error)
 
-    def step_end(self) -> None:
-        """Does nothing if no step is recorded."""
+    def step_end(self, microbatches: Optional[int] = None) -> None:
+        """Does nothing if no step is recorded.
+
+        Args:
+            microbatches: How many there were, if step_begin() could not know it.
+        """
         if not self.in_step:
             return
+        if microbatches is not None:
+            self._microbatches = microbatches
         self.end()
         self.in_step = False
         try:

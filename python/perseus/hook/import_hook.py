@@ -12,6 +12,7 @@ import sys
 
 # Module of the framework, and the adapter whose auto() is called with it.
 ADAPTERS = {
+    "torch.optim.optimizer": "perseus.adapters.torch_training",
     "torch.distributed.pipelining.schedules": "perseus.adapters.torch_pipelining",
     "deepspeed.runtime.pipe.engine": "perseus.adapters.deepspeed",
     "megatron.core.pipeline_parallel.schedules": "perseus.adapters.megatron",
