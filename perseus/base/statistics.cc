@@ -21,6 +21,10 @@ double LowerMedian(std::vector<double> values) {
   return *middle;
 }
 
+int NearestTo(std::span<const int> values, double wanted) {
+  return *std::ranges::min_element(values, {}, [&](int value) { return std::abs(value - wanted); });
+}
+
 double MedianDeviation(std::span<const double> values, double center) {
   std::vector<double> deviations;
   deviations.reserve(values.size());

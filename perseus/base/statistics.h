@@ -13,6 +13,9 @@ double Median(std::vector<double> values);
 // The lower one of the middle two if the number of values is even. Requires a value, and no NaN.
 double LowerMedian(std::vector<double> values);
 
+// The first of the values that is nearest to `wanted`. Requires a value.
+int NearestTo(std::span<const int> values, double wanted);
+
 // The median of |value - center|: the median absolute deviation, if `center` is the median.
 // Requires a value, and no NaN.
 double MedianDeviation(std::span<const double> values, double center);

@@ -20,6 +20,14 @@ TEST(LowerMedian, IsTheMiddleValueOrTheLowerOneOfTheMiddleTwo) {
   EXPECT_EQ(LowerMedian({8, 1, 2, 4}), 2);
 }
 
+TEST(NearestTo, IsTheFirstOfTheNearestValues) {
+  const std::vector<int> values = {900, 1000, 1200};
+  EXPECT_EQ(NearestTo(values, 0), 900);
+  EXPECT_EQ(NearestTo(values, 950.1), 1000);
+  EXPECT_EQ(NearestTo(values, 1100), 1000);
+  EXPECT_EQ(NearestTo(values, 9000), 1200);
+}
+
 TEST(MedianDeviation, IsTheMedianOfTheDistances) {
   const std::vector<double> values = {1, 2, 3, 4, 100};
   EXPECT_EQ(MedianDeviation(values, 3), 1);

@@ -1,8 +1,9 @@
-// Counts the calls of a fake library, and makes one of them fail.
+// Counts the calls of a fake library, and makes calls fail.
 //
 // Thread-safe.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
@@ -14,32 +15,40 @@ class CallLog {
   // Counts the call, and returns the code with which it fails. 0: it succeeds.
   int Enter(std::string_view entry_point) {
     const perseus::MutexLock lock(mutex_);
-    const int number = calls_[std::string(entry_point)]++;
-    const auto failure = failures_.find(entry_point);
-    return failure != failures_.end() && failure->second.after == number ? failure->second.code : 0;
+    EntryPoint& entered = EntryOf(entry_point);
+    ++entered.calls;
+    if (entered.after > 0) {
+      --entered.after;
+      return 0;
+    }
+    if (entered.failures == 0) return 0;
+    --entered.failures;
+    return entered.code;
   }
-  // Makes one call of this entry point fail with this code: call number `after`, from 0.
-  void FailOnce(std::string_view entry_point, int code, int after) {
+  // Lets `after` more calls of this entry point succeed. The next `failures` calls fail with the
+  // code.
+  void Fail(std::string_view entry_point, int code, int after,
+            int failures = std::numeric_limits<int>::max()) {
     const perseus::MutexLock lock(mutex_);
-    failures_[std::string(entry_point)] = {code, after};
+    EntryPoint& failing = EntryOf(entry_point);
+    failing = {failing.calls, code, after, failures};
   }
-  int Calls(std::string_view entry_point) const {
+  int Calls(std::string_view entry_point) {
     const perseus::MutexLock lock(mutex_);
-    const auto found = calls_.find(entry_point);
-    return found == calls_.end() ? 0 : found->second;
+    return EntryOf(entry_point).calls;
   }
   void Clear() {
     const perseus::MutexLock lock(mutex_);
-    calls_.clear();
-    failures_.clear();
+    entry_points_.clear();
   }
 
  private:
-  struct Failure {
-    int code = 0;
-    int after = 0;
+  struct EntryPoint {
+    int calls = 0, code = 0, after = 0, failures = 0;
   };
-  mutable perseus::Mutex mutex_;
-  std::map<std::string, int, std::less<>> calls_ PERSEUS_GUARDED_BY(mutex_);
-  std::map<std::string, Failure, std::less<>> failures_ PERSEUS_GUARDED_BY(mutex_);
+  EntryPoint& EntryOf(std::string_view name) PERSEUS_REQUIRES(mutex_) {
+    return entry_points_[std::string(name)];
+  }
+  perseus::Mutex mutex_;
+  std::map<std::string, EntryPoint> entry_points_ PERSEUS_GUARDED_BY(mutex_);
 };

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "perseus/base/mutex.h"
+#include "tests/fake_cuda/call_log.h"
 #include "tests/fake_cuda/fake_cuda.h"
 
 namespace {
@@ -47,18 +47,13 @@ struct Gpu {
   std::string uuid;
   Stream legacy;
 };
-struct Failure {
-  int result = 0;
-  int after = 0;
-};
 struct Driver {
+  CallLog calls;
   Mutex mutex;
   std::int64_t now PERSEUS_GUARDED_BY(mutex) = 0;
   std::vector<std::unique_ptr<Gpu>> gpus PERSEUS_GUARDED_BY(mutex);
   std::vector<std::unique_ptr<Stream>> streams PERSEUS_GUARDED_BY(mutex);
   std::set<Event*> events PERSEUS_GUARDED_BY(mutex);
-  std::map<std::string, int, std::less<>> calls PERSEUS_GUARDED_BY(mutex);
-  std::map<std::string, Failure, std::less<>> failures PERSEUS_GUARDED_BY(mutex);
 };
 
 Driver& driver() {
@@ -69,17 +64,9 @@ Driver& driver() {
 thread_local Gpu* current_context = nullptr;
 thread_local int capture_mode = 0;  // 0 is the global mode.
 
-// Counts the call and returns its result. 0: success.
-int Enter(const char* entry_point) PERSEUS_REQUIRES(driver().mutex) {
-  ++driver().calls[entry_point];
-  const auto failure = driver().failures.find(entry_point);
-  if (failure == driver().failures.end()) return 0;
-  return failure->second.after-- > 0 ? 0 : failure->second.result;
-}
-
-// Does the same as Enter(), for functions that are forbidden during a capture.
+// Enters a function that is forbidden during a capture.
 int EnterUnsafe(const char* entry_point) PERSEUS_REQUIRES(driver().mutex) {
-  const int failed = Enter(entry_point);
+  const int failed = driver().calls.Enter(entry_point);
   if (failed != 0 || capture_mode == kRelaxed) return failed;
   int result = 0;
   for (const auto& stream : driver().streams) {
@@ -145,8 +132,7 @@ void Reset() {
   current_context = nullptr;
   for (Event* event : driver().events) delete event;
   driver().events.clear();
-  driver().calls.clear();
-  driver().failures.clear();
+  driver().calls.Clear();
 }
 
 void AddGpu(const std::string& uuid) {
@@ -205,15 +191,10 @@ bool IsCaptureBroken(void* stream) {
 }
 
 void FailFrom(std::string_view entry_point, int result, int after) {
-  const MutexLock lock(driver().mutex);
-  driver().failures[std::string(entry_point)] = {result, after};
+  driver().calls.Fail(entry_point, result, after);
 }
 
-int Calls(std::string_view entry_point) {
-  const MutexLock lock(driver().mutex);
-  const auto found = driver().calls.find(entry_point);
-  return found == driver().calls.end() ? 0 : found->second;
-}
+int Calls(std::string_view entry_point) { return driver().calls.Calls(entry_point); }
 
 int LiveEvents() {
   const MutexLock lock(driver().mutex);
@@ -231,7 +212,7 @@ extern "C" {
 
 int cuEventCreate(void** event, unsigned /*flags*/) {
   const MutexLock lock(driver().mutex);
-  if (const int failed = EnterUnsafe("cuEventCreate"); failed != 0) return failed;
+  if (const int failed = EnterUnsafe(__func__); failed != 0) return failed;
   if (current_context == nullptr) return kInvalidContext;
   auto* const made = new Event;
   made->gpu = current_context;
@@ -242,7 +223,7 @@ int cuEventCreate(void** event, unsigned /*flags*/) {
 
 int cuEventRecord(void* handle, void* stream) {
   const MutexLock lock(driver().mutex);
-  if (const int failed = Enter("cuEventRecord"); failed != 0) return failed;
+  if (const int failed = driver().calls.Enter(__func__); failed != 0) return failed;
   auto* event = static_cast<Event*>(handle);
   if (!driver().events.contains(event)) return kInvalidHandle;
   event->is_recorded = true;
@@ -252,7 +233,7 @@ int cuEventRecord(void* handle, void* stream) {
 
 int cuEventQuery(void* handle) {
   const MutexLock lock(driver().mutex);
-  if (const int failed = EnterUnsafe("cuEventQuery"); failed != 0) return failed;
+  if (const int failed = EnterUnsafe(__func__); failed != 0) return failed;
   if (current_context == nullptr) return kInvalidContext;
   auto* event = static_cast<Event*>(handle);
   if (!driver().events.contains(event)) return kInvalidHandle;
@@ -261,7 +242,7 @@ int cuEventQuery(void* handle) {
 
 int cuEventElapsedTime(float* milliseconds, void* from, void* to) {
   const MutexLock lock(driver().mutex);
-  if (const int failed = EnterUnsafe("cuEventElapsedTime"); failed != 0) return failed;
+  if (const int failed = EnterUnsafe(__func__); failed != 0) return failed;
   if (current_context == nullptr) return kInvalidContext;
   const auto* first = static_cast<Event*>(from);
   const auto* last = static_cast<Event*>(to);
@@ -273,7 +254,7 @@ int cuEventElapsedTime(float* milliseconds, void* from, void* to) {
 
 int cuEventDestroy_v2(void* handle) {
   const MutexLock lock(driver().mutex);
-  if (const int failed = EnterUnsafe("cuEventDestroy_v2"); failed != 0) return failed;
+  if (const int failed = EnterUnsafe(__func__); failed != 0) return failed;
   auto* event = static_cast<Event*>(handle);
   if (driver().events.erase(event) == 0) return kInvalidHandle;
   // The real driver frees the event after the GPU has passed it.
@@ -289,21 +270,21 @@ int cuEventDestroy_v2(void* handle) {
 
 int cuCtxGetCurrent(void** context) {
   const MutexLock lock(driver().mutex);
-  if (const int failed = Enter("cuCtxGetCurrent"); failed != 0) return failed;
+  if (const int failed = driver().calls.Enter(__func__); failed != 0) return failed;
   *context = current_context;
   return 0;
 }
 
 int cuCtxSetCurrent(void* context) {
   const MutexLock lock(driver().mutex);
-  if (const int failed = Enter("cuCtxSetCurrent"); failed != 0) return failed;
+  if (const int failed = driver().calls.Enter(__func__); failed != 0) return failed;
   current_context = static_cast<Gpu*>(context);
   return 0;
 }
 
 int cuStreamIsCapturing(void* handle, int* status) {
   const MutexLock lock(driver().mutex);
-  if (const int failed = Enter("cuStreamIsCapturing"); failed != 0) return failed;
+  if (const int failed = driver().calls.Enter(__func__); failed != 0) return failed;
   const Stream* const stream = StreamOf(handle);
   if (stream == nullptr) return kInvalidHandle;
   if (IsLegacy(stream) && IsAnyCapturing()) return kCaptureImplicit;
@@ -313,14 +294,14 @@ int cuStreamIsCapturing(void* handle, int* status) {
 
 int cuThreadExchangeStreamCaptureMode(int* mode) {
   const MutexLock lock(driver().mutex);
-  if (const int failed = Enter("cuThreadExchangeStreamCaptureMode"); failed != 0) return failed;
+  if (const int failed = driver().calls.Enter(__func__); failed != 0) return failed;
   std::swap(*mode, capture_mode);
   return 0;
 }
 
 int cuStreamGetCtx(void* handle, void** context) {
   const MutexLock lock(driver().mutex);
-  if (const int failed = Enter("cuStreamGetCtx"); failed != 0) return failed;
+  if (const int failed = driver().calls.Enter(__func__); failed != 0) return failed;
   const Stream* const stream = StreamOf(handle);
   if (stream == nullptr) return kInvalidHandle;
   *context = stream->gpu;
@@ -329,7 +310,7 @@ int cuStreamGetCtx(void* handle, void** context) {
 
 int cuCtxGetDevice(int* device) {
   const MutexLock lock(driver().mutex);
-  if (const int failed = Enter("cuCtxGetDevice"); failed != 0) return failed;
+  if (const int failed = driver().calls.Enter(__func__); failed != 0) return failed;
   if (current_context == nullptr) return kInvalidContext;
   for (std::size_t i = 0; i < driver().gpus.size(); ++i) {
     if (driver().gpus[i].get() == current_context) *device = static_cast<int>(i);
@@ -339,14 +320,14 @@ int cuCtxGetDevice(int* device) {
 
 int cuDeviceGetCount(int* count) {
   const MutexLock lock(driver().mutex);
-  if (const int failed = Enter("cuDeviceGetCount"); failed != 0) return failed;
+  if (const int failed = driver().calls.Enter(__func__); failed != 0) return failed;
   *count = static_cast<int>(driver().gpus.size());
   return 0;
 }
 
 int cuDeviceGetUuid(unsigned char* uuid, int device) {
   const MutexLock lock(driver().mutex);
-  if (const int failed = Enter("cuDeviceGetUuid"); failed != 0) return failed;
+  if (const int failed = driver().calls.Enter(__func__); failed != 0) return failed;
   std::string digits = driver().gpus.at(static_cast<std::size_t>(device))->uuid;
   std::erase(digits, '-');
   digits.erase(0, std::string_view("GPU").size());

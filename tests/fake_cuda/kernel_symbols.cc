@@ -13,6 +13,7 @@
 #include <memory>
 #include <set>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "perseus/base/mutex.h"
@@ -81,6 +82,12 @@ struct FakeDriver {
   // address on the host and on a GPU.
   std::map<std::uint64_t, std::size_t> allocations PERSEUS_GUARDED_BY(mutex);
   std::set<std::pair<int, int>> peers PERSEUS_GUARDED_BY(mutex);  // From, to.
+  // NCCL: the communicators of one CommInitAll, how many groups are open, and the calls and the
+  // first failure in the group.
+  std::set<void*> communicators PERSEUS_GUARDED_BY(mutex);
+  int group_depth PERSEUS_GUARDED_BY(mutex) = 0;
+  std::map<void*, std::tuple<std::size_t, int, int>> group PERSEUS_GUARDED_BY(mutex);
+  int group_error PERSEUS_GUARDED_BY(mutex) = 0;
   // The blocks of the load kernels that run on each GPU.
   std::array<std::atomic<int>, kMostGpus> blocks{};
 };
@@ -94,12 +101,10 @@ std::atomic<double> the_rate = 0.001;
 char primary_contexts[kMostGpus];
 // Returns the GPU of a context. -1: none.
 int GpuOf(const void* context) {
-  const auto* const found = std::find_if(
-      std::begin(primary_contexts), std::end(primary_contexts),
-      [context](const char& primary) { return static_cast<const void*>(&primary) == context; });
-  return found == std::end(primary_contexts)
-             ? -1
-             : static_cast<int>(found - std::begin(primary_contexts));
+  for (int gpu = 0; gpu < kMostGpus; ++gpu) {
+    if (context == &primary_contexts[gpu]) return gpu;
+  }
+  return -1;
 }
 thread_local int current_gpu = -1;
 
@@ -173,7 +178,7 @@ const char* const kKernels[] = {"perseus_compute", "perseus_blocked", "perseus_n
 void Reset(const std::vector<std::string>& uuids, const GpuTraits& traits) {
   FakeDriver& driver = TheDriver();
   const MutexLock lock(driver.mutex);
-  if (driver.live != 0) std::abort();
+  if (driver.live != 0 || !driver.communicators.empty() || driver.group_depth != 0) std::abort();
   driver.uuids = uuids;
   driver.traits = traits;
   driver.calls.Clear();
@@ -182,23 +187,27 @@ void Reset(const std::vector<std::string>& uuids, const GpuTraits& traits) {
 }
 void SetRate(double rate) { the_rate = rate; }
 void FailOnce(std::string_view entry_point, int code, int after) {
-  TheDriver().calls.FailOnce(entry_point, code, after);
+  TheDriver().calls.Fail(entry_point, code, after, 1);
 }
 int Calls(std::string_view entry_point) { return TheDriver().calls.Calls(entry_point); }
 int LiveResources() { return TheDriver().live; }
+int LiveCommunicators() {
+  const MutexLock lock(TheDriver().mutex);
+  return static_cast<int>(TheDriver().communicators.size());
+}
 
 }  // namespace fake_kernels
 
 using namespace fake_kernels;
 
 // Each entry point first counts its call. If the call has to fail, it fails.
-#define FAKE_ENTER(name) \
-  if (const int code = TheDriver().calls.Enter(name); code != 0) return code
+#define FAKE_ENTER() \
+  if (const int code = TheDriver().calls.Enter(__func__); code != 0) return code
 
 extern "C" {
 
 int cuInit(unsigned /*flags*/) {
-  FAKE_ENTER("cuInit");
+  FAKE_ENTER();
   return 0;
 }
 int cuGetErrorName(int code, const char** name) {
@@ -206,17 +215,17 @@ int cuGetErrorName(int code, const char** name) {
   return 0;
 }
 int cuDeviceGetCount(int* count) {
-  FAKE_ENTER("cuDeviceGetCount");
+  FAKE_ENTER();
   *count = static_cast<int>(TheDriver().uuids.size());
   return 0;
 }
 int cuDeviceGet(int* device, int ordinal) {
-  FAKE_ENTER("cuDeviceGet");
+  FAKE_ENTER();
   *device = ordinal;
   return 0;
 }
 int cuDeviceGetUuid(unsigned char* uuid, int device) {
-  FAKE_ENTER("cuDeviceGetUuid");
+  FAKE_ENTER();
   const std::string& text = TheDriver().uuids.at(static_cast<std::size_t>(device));
   std::size_t at = 4;  // After "GPU-".
   for (int i = 0; i < 16; ++i) {
@@ -227,7 +236,7 @@ int cuDeviceGetUuid(unsigned char* uuid, int device) {
   return 0;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int /*device*/) {
-  FAKE_ENTER("cuDeviceGetAttribute");
+  FAKE_ENTER();
   const GpuTraits& traits = TheDriver().traits;
   switch (attribute) {
     case 16:
@@ -244,25 +253,25 @@ int cuDeviceGetAttribute(int* value, int attribute, int /*device*/) {
   }
 }
 int cuDevicePrimaryCtxRetain(void** context, int device) {
-  FAKE_ENTER("cuDevicePrimaryCtxRetain");
+  FAKE_ENTER();
   *context = &primary_contexts[device];
   ++TheDriver().live;
   return 0;
 }
 int cuDevicePrimaryCtxRelease_v2(int /*device*/) {
-  FAKE_ENTER("cuDevicePrimaryCtxRelease_v2");
+  FAKE_ENTER();
   --TheDriver().live;
   return 0;
 }
 int cuCtxSetCurrent(void* context) {
-  FAKE_ENTER("cuCtxSetCurrent");
+  FAKE_ENTER();
   const int gpu = GpuOf(context);
   if (gpu < 0) return kInvalidContext;
   current_gpu = gpu;
   return 0;
 }
 int cuModuleLoadData(void** module, const void* image) {
-  FAKE_ENTER("cuModuleLoadData");
+  FAKE_ENTER();
   if (current_gpu < 0) return kInvalidContext;
   // As with the real driver, a module has only the kernels in its text.
   *module = ::strdup(static_cast<const char*>(image));
@@ -270,13 +279,13 @@ int cuModuleLoadData(void** module, const void* image) {
   return 0;
 }
 int cuModuleUnload(void* module) {
-  FAKE_ENTER("cuModuleUnload");
+  FAKE_ENTER();
   std::free(module);
   --TheDriver().live;
   return 0;
 }
 int cuModuleGetFunction(void** function, void* module, const char* name) {
-  FAKE_ENTER("cuModuleGetFunction");
+  FAKE_ENTER();
   const std::string entry = std::string(".visible .entry ") + name + "(";
   if (std::strstr(static_cast<const char*>(module), entry.c_str()) == nullptr) return kNotFound;
   for (const char* const& known : kKernels) {
@@ -285,17 +294,17 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
   return 0;
 }
 int cuMemAlloc_v2(unsigned long long* address, std::size_t bytes) {
-  FAKE_ENTER("cuMemAlloc_v2");
+  FAKE_ENTER();
   if (current_gpu < 0) return kInvalidContext;
   *address = Allocate(bytes);
   return 0;
 }
 int cuMemFree_v2(unsigned long long address) {
-  FAKE_ENTER("cuMemFree_v2");
+  FAKE_ENTER();
   return Free(address);
 }
 int cuMemsetD32Async(unsigned long long address, unsigned value, std::size_t count, void* handle) {
-  FAKE_ENTER("cuMemsetD32Async");
+  FAKE_ENTER();
   auto& stream = *static_cast<FakeStream*>(handle);
   if (stream.gpu() != current_gpu) return kInvalidHandle;
   if (!IsAllocated(address, sizeof value) || count != 1) return kInvalid;
@@ -303,7 +312,7 @@ int cuMemsetD32Async(unsigned long long address, unsigned value, std::size_t cou
   return 0;
 }
 int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned flags) {
-  FAKE_ENTER("cuMemHostAlloc");
+  FAKE_ENTER();
   if (current_gpu < 0) return kInvalidContext;
   constexpr unsigned kMapped = 2;
   if ((flags & kMapped) == 0) return kInvalid;
@@ -311,35 +320,35 @@ int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned flags) {
   return 0;
 }
 int cuMemFreeHost(void* memory) {
-  FAKE_ENTER("cuMemFreeHost");
+  FAKE_ENTER();
   return Free(reinterpret_cast<std::uint64_t>(memory));
 }
 int cuMemHostGetDevicePointer_v2(unsigned long long* address, void* memory, unsigned /*flags*/) {
-  FAKE_ENTER("cuMemHostGetDevicePointer_v2");
+  FAKE_ENTER();
   *address = reinterpret_cast<std::uint64_t>(memory);
   return IsAllocated(*address, 1) ? 0 : kInvalid;
 }
 int cuStreamCreate(void** stream, unsigned /*flags*/) {
-  FAKE_ENTER("cuStreamCreate");
+  FAKE_ENTER();
   if (current_gpu < 0) return kInvalidContext;
   *stream = std::make_unique<FakeStream>(current_gpu).release();
   ++TheDriver().live;
   return 0;
 }
 int cuStreamDestroy_v2(void* stream) {
-  FAKE_ENTER("cuStreamDestroy_v2");
+  FAKE_ENTER();
   const std::unique_ptr<FakeStream> destroyed(static_cast<FakeStream*>(stream));
   --TheDriver().live;
   return 0;
 }
 int cuStreamQuery(void* stream) {
-  FAKE_ENTER("cuStreamQuery");
+  FAKE_ENTER();
   return static_cast<FakeStream*>(stream)->IsIdle() ? 0 : kFakeNotReady;
 }
 int cuLaunchKernel(void* function, unsigned grid_x, unsigned /*grid_y*/, unsigned /*grid_z*/,
                    unsigned block_x, unsigned /*block_y*/, unsigned /*block_z*/,
                    unsigned /*shared_bytes*/, void* handle, void** parameters, void** /*extra*/) {
-  FAKE_ENTER("cuLaunchKernel");
+  FAKE_ENTER();
   auto& stream = *static_cast<FakeStream*>(handle);
   const int gpu = stream.gpu();
   if (gpu != current_gpu) return kInvalidHandle;
@@ -363,7 +372,7 @@ int cuLaunchKernel(void* function, unsigned grid_x, unsigned /*grid_y*/, unsigne
 }
 int cuMemcpyPeerAsync(unsigned long long to, void* to_context, unsigned long long from,
                       void* from_context, std::size_t bytes, void* handle) {
-  FAKE_ENTER("cuMemcpyPeerAsync");
+  FAKE_ENTER();
   if (GpuOf(to_context) < 0 || GpuOf(from_context) < 0) return kInvalidContext;
   for (const std::uint64_t address : {to, from}) {
     if (!IsAllocated(address, bytes)) return kInvalid;
@@ -373,17 +382,76 @@ int cuMemcpyPeerAsync(unsigned long long to, void* to_context, unsigned long lon
   return 0;
 }
 int cuDeviceCanAccessPeer(int* can_access, int device, int peer) {
-  FAKE_ENTER("cuDeviceCanAccessPeer");
+  FAKE_ENTER();
   *can_access = TheDriver().traits.has_peers && device != peer ? 1 : 0;
   return 0;
 }
 int cuCtxEnablePeerAccess(void* peer, unsigned flags) {
-  FAKE_ENTER("cuCtxEnablePeerAccess");
+  FAKE_ENTER();
   const int gpu = GpuOf(peer);
   if (gpu < 0 || gpu == current_gpu) return kInvalidContext;
   if (flags != 0) return kInvalid;
   const MutexLock lock(TheDriver().mutex);
   return TheDriver().peers.emplace(current_gpu, gpu).second ? 0 : kPeerIsEnabled;
+}
+
+const char* ncclGetErrorString(int code) {
+  return code == kSystemError ? "unhandled system error" : "invalid usage";
+}
+int ncclCommInitAll(void** communicators, int count, const int* devices) {
+  FAKE_ENTER();
+  FakeDriver& driver = TheDriver();
+  const MutexLock lock(driver.mutex);
+  const bool is_valid =
+      count > 0 && driver.communicators.empty() &&
+      std::set<int>(devices, devices + count).size() == static_cast<std::size_t>(count);
+  if (!is_valid) return kInvalidUsage;
+  for (int i = 0; i < count; ++i) {
+    communicators[i] = &primary_contexts[devices[i]];
+    driver.communicators.insert(communicators[i]);
+  }
+  return 0;
+}
+int ncclCommAbort(void* communicator) {
+  FAKE_ENTER();
+  const MutexLock lock(TheDriver().mutex);
+  return TheDriver().communicators.erase(communicator) == 1 ? 0 : kInvalidUsage;
+}
+int ncclGroupStart() {
+  FAKE_ENTER();
+  const MutexLock lock(TheDriver().mutex);
+  ++TheDriver().group_depth;
+  return 0;
+}
+int ncclGroupEnd() {
+  FakeDriver& driver = TheDriver();
+  const int failed = driver.calls.Enter(__func__);
+  const MutexLock lock(driver.mutex);
+  if (driver.group_depth == 0) return kInvalidUsage;
+  if (--driver.group_depth > 0) return failed;
+  const auto group = std::exchange(driver.group, {});
+  const int error = std::exchange(driver.group_error, 0);
+  if (failed != 0 || error != 0) return failed != 0 ? failed : error;
+  if (group.empty()) return 0;
+  // Every GPU takes part, with the same arguments.
+  const bool are_equal = std::ranges::all_of(
+      group, [&](const auto& call) { return call.second == group.begin()->second; });
+  return are_equal && group.size() == driver.communicators.size() ? 0 : kInvalidUsage;
+}
+int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int operation,
+                  void* communicator, void* stream) {
+  FakeDriver& driver = TheDriver();
+  int code = driver.calls.Enter(__func__);
+  const MutexLock lock(driver.mutex);
+  constexpr int kDataTypes = 10, kOperations = 5;  // ncclInt8 … ncclBfloat16, ncclSum … ncclAvg.
+  const bool is_valid = from != nullptr && to != nullptr && stream != nullptr && type >= 0 &&
+                        type < kDataTypes && operation >= 0 && operation < kOperations &&
+                        driver.communicators.contains(communicator) && driver.group_depth > 0;
+  // A communicator is in a group once.
+  if (code == 0 && (!is_valid || driver.group.contains(communicator))) code = kInvalidUsage;
+  if (code == 0) driver.group[communicator] = {count, type, operation};
+  if (code != 0 && driver.group_depth > 0) driver.group_error = code;
+  return code;
 }
 
 }  // extern "C"

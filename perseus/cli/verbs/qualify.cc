@@ -23,7 +23,6 @@
 #include "perseus/runtime/protocol/messages/unix_socket.h"
 #include "perseus/runtime/qualifier/cuda_node.h"
 #include "perseus/runtime/qualifier/qualification.h"
-#include "perseus/runtime/qualifier/surroundings.h"
 #include "perseus/simulation/virtual_gpu/virtual_node.h"
 
 namespace perseus::cli {
@@ -53,41 +52,23 @@ struct QualifyFlags {
   bool is_forced = false;
 };
 
-// Returns the indices of the chosen UUIDs, or all indices if no UUID is chosen.
-Result<std::vector<std::size_t>> ChooseGpus(const std::vector<std::string>& uuids,
-                                            const std::vector<std::string>& chosen) {
-  std::vector<std::size_t> indices;
-  for (std::size_t i = 0; i < uuids.size(); ++i) {
-    if (chosen.empty() || std::ranges::count(chosen, uuids[i]) > 0) indices.push_back(i);
+// Returns the GPUs with the chosen UUIDs, or all GPUs if no UUID is chosen.
+Result<std::vector<device::Device*>> ChooseGpus(const device::DeviceList& devices,
+                                                const std::vector<std::string>& chosen) {
+  std::vector<std::string> uuids;
+  std::vector<device::Device*> gpus;
+  for (const auto& device : devices.devices) {
+    uuids.push_back(device->info().uuid);
+    if (chosen.empty() || std::ranges::count(chosen, uuids.back()) > 0) {
+      gpus.push_back(device.get());
+    }
   }
   for (const std::string& uuid : chosen) {
     if (std::ranges::count(uuids, uuid) > 0) continue;
     return Fail("this node has no usable GPU {} (its GPUs: {})", uuid, fmt::join(uuids, ", "));
   }
-  if (indices.empty()) {
-    return FailAs(ErrorKind::kSystem, "this node has no usable GPU (see perseus doctor)");
-  }
-  return indices;
-}
-
-qualifier::QualifyOptions OptionsOf(const QualifyFlags& flags, RowBlock& block) {
-  return {.duration_s = flags.duration_s,
-          .sets_clocks = !flags.sets_no_clocks,
-          .progress = [&block](std::string_view label, double fraction) {
-            block.Begin(std::string(label), fraction);
-          }};
-}
-
-Result<void> Finish(const Streams& streams, const QualifyFlags& flags,
-                    qualifier::Qualification& qualified, std::string host,
-                    std::string driver_version) {
-  HardwareFacts& facts = qualified.facts;
-  facts.host = std::move(host);
-  facts.driver_version = std::move(driver_version);
-  facts.perseus_version = PERSEUS_VERSION;
-  facts.measured_at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-  PERSEUS_RETURN_IF_ERROR(hardware_facts::Write(flags.output, facts));
-  return streams.Print(FormatFacts(facts) + fmt::format("wrote {}\n", flags.output));
+  if (!gpus.empty()) return gpus;
+  return FailAs(ErrorKind::kSystem, "this node has no usable GPU (see perseus doctor)");
 }
 
 // Returns sentences about other causes that limit clocks.
@@ -111,23 +92,26 @@ Result<void> RefuseBesideAgent(const DirectFlags& flags) {
                 flags.socket);
 }
 
-// Returns what else uses these GPUs. For GPUs that are not NVIDIA's, the result is empty, and the
-// driver's version is "unknown". Fails (kSystem) as qualifier::LookAround does.
-Result<qualifier::Surroundings> LookAround(const DirectFlags& flags,
-                                           const std::vector<device::Device*>& gpus) {
-  constexpr std::string_view kNvml = "nvml:";
-  std::vector<std::string> uuids;
-  for (const device::Device* gpu : gpus) {
-    if (gpu->info().backend == "nvml") uuids.push_back(gpu->info().uuid);
+// Fails (kSystem) if other programs use the GPUs, unless the user forces the measurement. Adds what
+// is known about other programs to `limits`.
+Result<void> CheckPrograms(const std::vector<device::Device*>& gpus, bool is_forced,
+                           std::vector<std::string>& limits) {
+  std::vector<std::string> programs;
+  for (device::Device* gpu : gpus) {
+    const auto found = gpu->DescribePrograms();
+    if (!found) {
+      limits.push_back(fmt::format("Whether other programs use {} is unknown: {}.",
+                                   gpu->info().uuid, found.error().Message()));
+    } else if (!found->empty()) {
+      programs.push_back(*found);
+      limits.push_back(fmt::format("Another program ran during the measurement: {}.", *found));
+    }
   }
-  if (uuids.empty()) {
-    return qualifier::Surroundings{.driver_version = "unknown", .programs = {}, .limits = {}};
-  }
-  std::string_view file;
-  if (flags.devices.starts_with(kNvml)) {
-    file = std::string_view(flags.devices).substr(kNvml.size());
-  }
-  return qualifier::LookAround(file, uuids);
+  if (programs.empty() || is_forced) return {};
+  return FailAs(ErrorKind::kSystem,
+                "the GPUs are busy: {} (measure without other programs; --force measures all the "
+                "same, and disturbs them)",
+                fmt::join(programs, ", "));
 }
 
 Result<void> RunQualify(const Streams& streams, const QualifyFlags& flags) {
@@ -138,28 +122,16 @@ Result<void> RunQualify(const Streams& streams, const QualifyFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   PERSEUS_ASSIGN_OR_RETURN(const auto devices,
                            device::OpenDevices(flags.direct.devices, virtual_gpu::OpenVirtualNode));
-  std::vector<std::string> uuids;
-  for (const auto& device : devices.devices) uuids.push_back(device->info().uuid);
-  PERSEUS_ASSIGN_OR_RETURN(const auto chosen, ChooseGpus(uuids, flags.gpus));
-  std::vector<device::Device*> gpus;
-  gpus.reserve(chosen.size());
-  for (const std::size_t i : chosen) gpus.push_back(devices.devices[i].get());
-  PERSEUS_ASSIGN_OR_RETURN(const auto around, LookAround(flags.direct, gpus));
-  if (!around.programs.empty() && !flags.is_forced) {
-    return FailAs(ErrorKind::kSystem,
-                  "the GPUs are busy: {} (measure without other programs; --force measures all the "
-                  "same, and disturbs them)",
-                  fmt::join(around.programs, ", "));
-  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto gpus, ChooseGpus(devices, flags.gpus));
   std::vector<std::string> limits = LimitsOf(flags, devices);
-  std::ranges::copy(around.limits, std::back_inserter(limits));
-  for (const std::string& program : around.programs) {
-    limits.push_back(fmt::format("Another program ran during the measurement: {}.", program));
-  }
-
+  PERSEUS_RETURN_IF_ERROR(CheckPrograms(gpus, flags.is_forced, limits));
   RowBlock block(streams.err);
-  qualifier::QualifyOptions options = OptionsOf(flags, block);
-  options.should_stop = [&signals] { return signals.HaveCome(); };
+  qualifier::QualifyOptions options{
+      .duration_s = flags.duration_s,
+      .sets_clocks = !flags.sets_no_clocks,
+      .should_stop = [&signals] { return signals.HaveCome(); },
+      .progress = [&block](std::string_view label,
+                           double fraction) { block.Begin(std::string(label), fraction); }};
   // If this program cannot write the state file, it sets no clocks, because after a crash nobody
   // could restore the GPU.
   const auto directory = std::filesystem::path(flags.direct.state).parent_path();
@@ -179,10 +151,7 @@ Result<void> RunQualify(const Streams& streams, const QualifyFlags& flags) {
     }
     guard.emplace(*std::move(taken));
   }
-  Result<qualifier::Qualification> qualified = [&]() -> Result<qualifier::Qualification> {
-    const auto node = qualifier::OpenCudaNode(gpus);
-    return qualifier::Qualify(*node, options);
-  }();
+  auto qualified = qualifier::Qualify(*qualifier::OpenCudaNode(gpus), options);
   Result<void> restored;
   if (guard) {
     restored = qualified && !qualified->has_set_clocks ? guard->Forget() : guard->Restore();
@@ -192,10 +161,17 @@ Result<void> RunQualify(const Streams& streams, const QualifyFlags& flags) {
                     : FailAs(ErrorKind::kSystem, "{}; {}", qualified.error().Message(),
                              restored.error().Message());
   }
-  auto& facts = qualified->facts;
+  HardwareFacts& facts = qualified->facts;
   std::ranges::move(limits, std::back_inserter(facts.limits));
-  auto finished = Finish(streams, flags, *qualified, HostName(), around.driver_version);
-  return finished ? restored : finished;
+  facts.host = HostName();
+  const std::string& version = gpus.front()->info().driver_version;
+  facts.driver_version = version.empty() ? "unknown" : version;
+  facts.perseus_version = PERSEUS_VERSION;
+  facts.measured_at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  PERSEUS_RETURN_IF_ERROR(hardware_facts::Write(flags.output, facts));
+  PERSEUS_RETURN_IF_ERROR(
+      streams.Print(FormatFacts(facts) + fmt::format("wrote {}\n", flags.output)));
+  return restored;
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
-// Reads and writes the hardware facts file.
+// Reads and writes the hardware facts file. Visit() names the keys of each table in their order,
+// with their ranges. A visitor is called with each key, the field, its range, and what an error
+// names.
 #include <fmt/core.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
 #include <iterator>
+#include <span>
+#include <type_traits>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
@@ -16,21 +20,93 @@
 namespace perseus::hardware_facts {
 namespace {
 
-using toml_file::TableReader;
-
 constexpr std::string_view kFormat = "perseus-hardware-facts";
 constexpr int kVersion = 1;
-// Earlier versions measured this kind of interference. Its rows are checked, and then ignored.
-constexpr std::string_view kRetiredKind = "host_function";
+constexpr std::string_view kDirections[] = {"up", "down"};
+// Earlier versions measured the last kind. Its rows are checked, and then ignored.
+constexpr std::string_view kKinds[] = {"launch", "kernel", "copy", "collective", "host_function"};
+constexpr std::string_view kRetiredKind = kKinds[4];
 
-// These ranges fit any node, and they are narrow enough to reveal a wrong unit.
+// These ranges fit any node, and they are narrow enough to reveal a wrong unit. A fraction below -1
+// would be a time or an energy below 0.
+struct Range {
+  double least = 0;
+  double most = 0;
+};
+constexpr Range kMs{0, kLongestSwitchMs}, kJoules{0, 1'000'000}, kWatts{0, kMostWatts},
+    kPerSecond{0, 1'000'000}, kFraction{-1, 1'000};
 constexpr int kMostGpus = 1'000;
 constexpr int kMostNodes = 1'000'000;
-constexpr double kMostResolutionJ = 1'000'000;
-constexpr double kMostPerSecond = 1'000'000;
-// A fraction below -1 would be a time or an energy below 0.
-constexpr double kLeastFraction = -1;
-constexpr double kMostFraction = 1'000;
+
+template <typename Visitor>
+void Visit(Visitor& visit, SwitchFacts& facts) {
+  visit("direction", facts.direction);
+  visit("far", facts.is_far);
+  visit("all_gpus", facts.all_gpus);
+  visit("latency_ms", facts.latency_ms, kMs);
+  visit("p95_latency_ms", facts.p95_latency_ms, kMs, 20);
+  visit("call_ms", facts.call_ms, kMs);
+  visit("stall_ms", facts.stall_ms, kMs);
+}
+
+template <typename Visitor>
+void Visit(Visitor& visit, PowerFacts& facts) {
+  visit("sm_clock_mhz", facts.sm_clock_mhz, kHighestFrequencyMhz, 1410);
+  visit("idle_w", facts.idle_w, kWatts);
+  visit("blocked_w", facts.blocked_w, kWatts);
+  visit("busy_w", facts.busy_w, kWatts);
+}
+
+template <typename Visitor>
+void Visit(Visitor& visit, EnergyCounterFacts& facts) {
+  visit("period_ms", facts.period_ms, kMs);
+  visit("resolution_j", facts.resolution_j, kJoules, 0.001);
+  visit("bias", facts.bias, kFraction);
+}
+
+template <typename Visitor>
+void Visit(Visitor& visit, InterferenceFacts& facts) {
+  visit("kind", facts.kind, kKinds, "kind of work");
+  visit("changes_per_s", facts.changes_per_s, kPerSecond, 10);
+  visit("reads_per_s", facts.reads_per_s, kPerSecond, 0);
+  visit("slowdown", facts.slowdown, kFraction);
+}
+
+template <typename Visitor>
+void Visit(Visitor& visit, HardwareFacts& facts) {
+  std::string format(kFormat);
+  int version = kVersion;
+  visit("format", format, kFormat);
+  visit("version", version, kVersion, kVersion);
+  visit("host", facts.host, "node-1");
+  visit("gpu_name", facts.gpu_name, "NVIDIA A100-SXM4-80GB");
+  visit("driver_version", facts.driver_version, "570.124.06");
+  visit("measured_at", facts.measured_at, "2026-02-22T17:05:00Z");
+  visit("perseus_version", facts.perseus_version, "0.1.0");
+  visit("gpu_count", facts.gpu_count, kMostGpus, 8);
+  visit("nodes", facts.nodes, kMostNodes);
+  visit("max_changes_per_s", facts.max_changes_per_s, kPerSecond);
+  visit("range_lock_saves", facts.range_lock_saves);
+  visit("limits", facts.limits);
+  visit("switch", facts.switches, "direction, far and all_gpus");
+  visit("power", facts.power, "sm_clock_mhz");
+  visit("energy_counter", facts.energy_counter);
+  visit("interference", facts.interference, "kind, changes_per_s and reads_per_s");
+}
+
+struct Keys {
+  void operator()(std::string_view key, const auto&... /*field, range, example*/) {
+    all.push_back(key);
+  }
+  std::vector<std::string_view> all;
+};
+
+template <typename Facts>
+std::vector<std::string_view> KeysOf(Facts facts) {
+  Keys keys;
+  Visit(keys, facts);
+  return keys.all;
+}
 
 // Whether the text is like "2026-02-22T17:05:00Z".
 bool IsUtcTime(std::string_view text) {
@@ -45,223 +121,123 @@ bool IsUtcTime(std::string_view text) {
          number(11) <= 23 && number(14) <= 59 && number(17) <= 60;
 }
 
-class FactsReader {
+// Reads the keys of one table into the facts. A key with an example is required, unless the field
+// is optional.
+class Reader : public toml_file::TableReader {
  public:
-  FactsReader(const toml::table& root, std::string_view name)
-      : root_(root), name_(name), file_(root, name) {}
-
-  Result<HardwareFacts> Read() {
-    ReadRoot();
-    file_.ReadTables("switch", [this](const toml::table& table) { ReadSwitch(table); });
-    file_.ReadTables("power", [this](const toml::table& table) { ReadPower(table); });
-    file_.ReadTable("energy_counter",
-                    [this](const toml::table& table) { ReadEnergyCounter(table); });
-    file_.ReadTables("interference", [this](const toml::table& table) { ReadInterference(table); });
-    if (file_.error()) return tl::unexpected<Error>(*file_.error());
-    return std::move(facts_);
+  template <typename Facts>
+  Reader(const toml::table& table, std::string_view title, std::string_view name,
+         toml_file::FileReader& file, Facts& facts)
+      : TableReader(table, name, title, KeysOf(facts)), table_(table), name_(name), file_(file) {
+    Visit(*this, facts);
   }
 
- private:
   // A text of one printable line.
-  static std::string ReadLine(TableReader& reader, std::string_view key, std::string_view example) {
-    reader.Require(key, fmt::format("{} = \"{}\"", key, example));
-    std::string text = reader.Text(key);
-    if (!IsPrintable(text)) {
-      reader.FailAt(key, "{} has invisible characters (remove them)", key);
-    }
-    return text;
+  void operator()(std::string_view key, std::string& text, std::string_view example) {
+    Require(key, fmt::format("{} = \"{}\"", key, example));
+    text = Text(key);
+    if (!IsPrintable(text)) FailAt(key, "{} has invisible characters (remove them)", key);
   }
-
-  void ReadRoot() {
-    static constexpr std::string_view kKeys[] = {
-        "format",      "version",          "host",      "gpu_name", "driver_version",
-        "measured_at", "perseus_version",  "gpu_count", "nodes",    "max_changes_per_s",
-        "limits",      "range_lock_saves", "switch",    "power",    "energy_counter",
-        "interference"};
-    // The version comes first: another version may have other keys.
-    const toml::node* version = root_.get("version");
-    if (version != nullptr && version->value_exact<std::int64_t>() != kVersion) {
-      file_.FailAt(*version,
-                   "version is not {}, the version that this program reads "
-                   "(measure again with its perseus qualify)",
-                   kVersion);
-    }
-    TableReader reader(root_, name_, "the hardware facts file", kKeys);
-    reader.Require("format", fmt::format("format = \"{}\"", kFormat));
-    if (reader.Has("format") && reader.Text("format") != kFormat) {
-      reader.FailAt("format",
-                    "this is not a hardware facts file: its format is not "
-                    "\"{}\" (make the file with perseus qualify)",
-                    kFormat);
-    }
-    reader.Require("version", fmt::format("version = {}", kVersion));
-    facts_.host = ReadLine(reader, "host", "node-1");
-    facts_.gpu_name = ReadLine(reader, "gpu_name", "NVIDIA A100-SXM4-80GB");
-    facts_.driver_version = ReadLine(reader, "driver_version", "570.124.06");
-    facts_.measured_at = ReadLine(reader, "measured_at", "2026-02-22T17:05:00Z");
-    if (reader.Has("measured_at") && !IsUtcTime(facts_.measured_at)) {
-      reader.FailAt("measured_at",
-                    "measured_at {} is not a time in UTC (write measured_at = "
-                    "\"2026-02-22T17:05:00Z\")",
-                    Excerpt(facts_.measured_at));
-    }
-    facts_.perseus_version = ReadLine(reader, "perseus_version", "0.1.0");
-    reader.Require("gpu_count", "gpu_count = 8");
-    facts_.gpu_count = reader.Count("gpu_count", kMostGpus, 1);
-    facts_.nodes = reader.Count("nodes", kMostNodes, 1);
-    facts_.max_changes_per_s = ReadEstimate(root_, "max_changes_per_s", {0, kMostPerSecond});
-    if (reader.Has("range_lock_saves")) facts_.range_lock_saves = reader.Flag("range_lock_saves");
-    ReadLimits(reader);
-    file_.Keep(reader);
+  void operator()(std::string_view key, std::string& word, std::span<const std::string_view> known,
+                  std::string_view what) {
+    (*this)(key, word, known.front());
+    if (!Has(key) || std::ranges::count(known, word) > 0) return;
+    FailAt(key, "unknown {} {} ({})", what, Excerpt(word), DidYouMean(word, known));
   }
-
-  void ReadLimits(TableReader& reader) {
-    const toml::node* node = root_.get("limits");
+  void operator()(std::string_view key, Direction& direction) {
+    std::string word;
+    (*this)(key, word, kDirections, key);
+    direction = word == kDirections[0] ? Direction::kUp : Direction::kDown;
+  }
+  void operator()(std::string_view key, bool& flag) {
+    Require(key, fmt::format("{} = true", key));
+    flag = Flag(key);
+  }
+  void operator()(std::string_view key, std::optional<bool>& flag) {
+    if (Has(key)) flag = Flag(key);
+  }
+  void operator()(std::string_view key, int& count, int most) { count = Count(key, most, 1); }
+  void operator()(std::string_view key, int& count, int most, int example) {
+    Require(key, fmt::format("{} = {}", key, example));
+    (*this)(key, count, most);
+  }
+  void operator()(std::string_view key, double& number, const Range& range, double example) {
+    Require(key, fmt::format("{} = {}", key, example));
+    number = NumberFrom(key, range.least, range.most, range.least);
+  }
+  void operator()(std::string_view key, std::vector<std::string>& sentences) {
+    const toml::node* node = table_.get(key);
     if (node == nullptr) return;
     const toml::array* list = node->as_array();
     bool is_good = list != nullptr;
     for (std::size_t i = 0; is_good && i < list->size(); ++i) {
-      const auto sentence = (*list)[i].value_exact<std::string>();
-      is_good = sentence && !sentence->empty() && IsPrintable(*sentence);
-      if (is_good) facts_.limits.push_back(*sentence);
+      sentences.push_back((*list)[i].value_exact<std::string>().value_or(""));
+      is_good = !sentences.back().empty() && IsPrintable(sentences.back());
     }
-    if (!is_good) {
-      reader.FailAt("limits", "limits is not a list of sentences (write limits = [\"...\"])");
-    }
+    if (is_good) return;
+    FailAt(key, "limits is not a list of sentences (write limits = [\"...\"])");
   }
-
-  struct Range {
-    double least = 0;
-    double most = 0;
-  };
-
-  // Reads an estimate. Returns nullopt if the table does not have the key.
-  std::optional<Estimate> ReadEstimate(const toml::table& parent, std::string_view key,
-                                       const Range& range) {
+  void operator()(std::string_view key, Estimate& estimate, const Range& range) {
+    Require(key, fmt::format("{} = {}", key, kExampleEstimate));
+    std::optional<Estimate> found;
+    (*this)(key, found, range);
+    estimate = found.value_or(Estimate());
+  }
+  void operator()(std::string_view key, std::optional<Estimate>& estimate, const Range& range) {
     static constexpr std::string_view kKeys[] = {"value", "low", "high", "samples"};
-    const toml::node* node = parent.get(key);
-    if (node == nullptr) return std::nullopt;
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) return;
     const toml::table* table = node->as_table();
     if (table == nullptr) {
-      file_.FailAt(*node,
-                   "{} is not a value with its interval (write {} = {{value = 2, low "
-                   "= 1.8, high = 2.3, samples = 40}})",
-                   key, key);
-      return std::nullopt;
+      file_.FailAt(*node, "{} is not a value with its interval (write {} = {})", key, key,
+                   kExampleEstimate);
+      return;
     }
     TableReader reader(*table, name_, key, kKeys);
     const auto number = [&](std::string_view part) {
       reader.Require(part, fmt::format("{} = 2", part));
       return reader.NumberFrom(part, range.least, range.most, range.least);
     };
-    Estimate estimate{number("value"), number("low"), number("high"), 1};
+    const double value = number("value"), low = number("low"), high = number("high");
     reader.Require("samples", "samples = 40");
-    estimate.samples = reader.Count("samples", kMostSamples, 1);
-    if (!(estimate.low <= estimate.value && estimate.value <= estimate.high)) {
+    estimate = Estimate{value, low, high, reader.Count("samples", kMostSamples, 1)};
+    if (!(low <= value && value <= high)) {
       reader.FailHere(
-          "{} has a value of {} outside of its interval, {} to {} (low <= "
-          "value <= high must hold)",
-          key, estimate.value, estimate.low, estimate.high);
+          "{} has a value of {} outside of its interval, {} to {} (low <= value <= high must hold)",
+          key, value, low, high);
     }
     file_.Keep(reader);
-    return estimate;
   }
-
-  Estimate RequireEstimate(TableReader& reader, const toml::table& parent, std::string_view key,
-                           const Range& range) {
-    reader.Require(key,
-                   fmt::format("{} = {{value = 2, low = 1.8, high = 2.3, samples = 40}}", key));
-    return ReadEstimate(parent, key, range).value_or(Estimate());
-  }
-
   template <typename Facts>
-  static void RefuseTwice(TableReader& reader, const std::vector<Facts>& list, const Facts& facts,
-                          std::string_view title, std::string_view same) {
-    if (std::ranges::none_of(list, [&](const Facts& one) { return one.key() == facts.key(); })) {
-      return;
-    }
-    reader.FailHere("another {} has the same {} (keep one of them)", title, same);
+  void operator()(std::string_view key, std::optional<Facts>& facts) {
+    file_.Keep(*this);
+    file_.ReadTable(key, [&](const toml::table& table) {
+      const std::string title = fmt::format("[{}]", key);
+      file_.Keep(Reader(table, title, name_, file_, facts.emplace()));
+    });
+  }
+  // `same` names the keys that differ from table to table.
+  template <typename Facts>
+  void operator()(std::string_view key, std::vector<Facts>& list, std::string_view same) {
+    file_.Keep(*this);
+    file_.ReadTables(key, [&](const toml::table& table) {
+      const std::string title = fmt::format("[[{}]]", key);
+      Facts facts;
+      Reader reader(table, title, name_, file_, facts);
+      if (std::ranges::count(list, facts.key(), &Facts::key) > 0) {
+        reader.FailHere("another {} has the same {} (keep one of them)", title, same);
+      }
+      list.push_back(std::move(facts));
+      file_.Keep(reader);
+    });
   }
 
-  void ReadSwitch(const toml::table& table) {
-    static constexpr std::string_view kKeys[] = {
-        "direction", "far", "all_gpus", "p95_latency_ms", "call_ms", "latency_ms", "stall_ms"};
-    static constexpr std::string_view kDirections[] = {"up", "down"};
-    TableReader reader(table, name_, "[[switch]]", kKeys);
-    SwitchFacts facts;
-    const std::string direction = ReadLine(reader, "direction", "up");
-    if (reader.Has("direction") && direction != "up" && direction != "down") {
-      reader.FailAt("direction", "unknown direction {} ({})", Excerpt(direction),
-                    DidYouMean(direction, kDirections));
-    }
-    facts.direction = direction == "up" ? Direction::kUp : Direction::kDown;
-    reader.Require("far", "far = true");
-    facts.is_far = reader.Flag("far");
-    reader.Require("all_gpus", "all_gpus = true");
-    facts.all_gpus = reader.Flag("all_gpus");
-    facts.latency_ms = RequireEstimate(reader, table, "latency_ms", {0, kLongestSwitchMs});
-    reader.Require("p95_latency_ms", "p95_latency_ms = 20");
-    facts.p95_latency_ms = reader.Number("p95_latency_ms", kLongestSwitchMs, 0);
-    facts.call_ms = RequireEstimate(reader, table, "call_ms", {0, kLongestSwitchMs});
-    facts.stall_ms = ReadEstimate(table, "stall_ms", {0, kLongestSwitchMs});
-    RefuseTwice(reader, facts_.switches, facts, "[[switch]]", "direction, far and all_gpus");
-    facts_.switches.push_back(facts);
-    file_.Keep(reader);
-  }
-
-  void ReadPower(const toml::table& table) {
-    static constexpr std::string_view kKeys[] = {"sm_clock_mhz", "idle_w", "blocked_w", "busy_w"};
-    TableReader reader(table, name_, "[[power]]", kKeys);
-    reader.Require("sm_clock_mhz", "sm_clock_mhz = 1410");
-    PowerFacts facts;
-    facts.sm_clock_mhz = reader.Count("sm_clock_mhz", kHighestFrequencyMhz, 1);
-    facts.idle_w = ReadEstimate(table, "idle_w", {0, kMostWatts});
-    facts.blocked_w = ReadEstimate(table, "blocked_w", {0, kMostWatts});
-    facts.busy_w = ReadEstimate(table, "busy_w", {0, kMostWatts});
-    RefuseTwice(reader, facts_.power, facts, "[[power]]", "sm_clock_mhz");
-    facts_.power.push_back(facts);
-    file_.Keep(reader);
-  }
-
-  void ReadEnergyCounter(const toml::table& table) {
-    static constexpr std::string_view kKeys[] = {"period_ms", "resolution_j", "bias"};
-    TableReader reader(table, name_, "[energy_counter]", kKeys);
-    EnergyCounterFacts facts;
-    facts.period_ms = RequireEstimate(reader, table, "period_ms", {0, kLongestSwitchMs});
-    reader.Require("resolution_j", "resolution_j = 0.001");
-    facts.resolution_j = reader.Number("resolution_j", kMostResolutionJ, 0);
-    facts.bias = RequireEstimate(reader, table, "bias", {kLeastFraction, kMostFraction});
-    facts_.energy_counter = facts;
-    file_.Keep(reader);
-  }
-
-  void ReadInterference(const toml::table& table) {
-    static constexpr std::string_view kKeys[] = {"kind", "changes_per_s", "reads_per_s",
-                                                 "slowdown"};
-    const auto kinds = InterferenceKinds();
-    TableReader reader(table, name_, "[[interference]]", kKeys);
-    InterferenceFacts facts;
-    facts.kind = ReadLine(reader, "kind", "launch");
-    const bool is_retired = facts.kind == kRetiredKind;
-    if (reader.Has("kind") && !is_retired && std::ranges::count(kinds, facts.kind) == 0) {
-      reader.FailAt("kind", "unknown kind of work {} ({})", Excerpt(facts.kind),
-                    DidYouMean(facts.kind, kinds));
-    }
-    reader.Require("changes_per_s", "changes_per_s = 10");
-    facts.changes_per_s = reader.Number("changes_per_s", kMostPerSecond, 0);
-    reader.Require("reads_per_s", "reads_per_s = 0");
-    facts.reads_per_s = reader.Number("reads_per_s", kMostPerSecond, 0);
-    facts.slowdown = RequireEstimate(reader, table, "slowdown", {kLeastFraction, kMostFraction});
-    RefuseTwice(reader, facts_.interference, facts, "[[interference]]",
-                "kind, changes_per_s and reads_per_s");
-    if (!is_retired) facts_.interference.push_back(facts);
-    file_.Keep(reader);
-  }
-
-  const toml::table& root_;
+ private:
+  static constexpr std::string_view kExampleEstimate =
+      "{value = 2, low = 1.8, high = 2.3, samples = 40}";
+  const toml::table& table_;
   std::string_view name_;
-  toml_file::FileReader file_;
-  HardwareFacts facts_;
+  toml_file::FileReader& file_;
 };
 
 // Returns the line as a TOML string. Without control characters, only " and \ have to be escaped.
@@ -274,76 +250,94 @@ std::string Quoted(std::string_view line) {
   return quoted + '"';
 }
 
-// The shortest text that reads back as the same number. TOML has no -0 as a whole number.
-std::string Number(double number) { return fmt::format("{}", number == 0 ? 0 : number); }
-
-std::string Inline(const Estimate& estimate) {
-  return fmt::format("{{value = {}, low = {}, high = {}, samples = {}}}", Number(estimate.value),
-                     Number(estimate.low), Number(estimate.high), estimate.samples);
+std::string TomlOf(const std::string& line) { return Quoted(line); }
+std::string TomlOf(Direction direction) {
+  return Quoted(direction == Direction::kUp ? kDirections[0] : kDirections[1]);
 }
+std::string TomlOf(bool flag) { return flag ? "true" : "false"; }
+std::string TomlOf(int count) { return std::to_string(count); }
+// The shortest text that reads back as the same number. TOML has no -0 as a whole number.
+std::string TomlOf(double number) { return fmt::format("{}", number == 0 ? 0 : number); }
+std::string TomlOf(const Estimate& estimate) {
+  return fmt::format("{{value = {}, low = {}, high = {}, samples = {}}}", TomlOf(estimate.value),
+                     TomlOf(estimate.low), TomlOf(estimate.high), estimate.samples);
+}
+
+struct Writer {
+  template <typename Field>
+  void operator()(std::string_view key, Field& field, const auto&... /*range, example*/) {
+    text += fmt::format("{} = {}\n", key, TomlOf(field));
+  }
+  template <typename Field>
+  void operator()(std::string_view key, std::optional<Field>& field, const auto&... range) {
+    if (!field) return;
+    if constexpr (std::is_same_v<Field, EnergyCounterFacts>) {
+      text += fmt::format("\n[{}]\n", key);
+      Visit(*this, *field);
+    } else {
+      (*this)(key, *field, range...);
+    }
+  }
+  template <typename Element>
+  void operator()(std::string_view key, std::vector<Element>& list, const auto&... /*same*/) {
+    if constexpr (std::is_same_v<Element, std::string>) {
+      if (list.empty()) return;
+      text += fmt::format("{} = [\n", key);
+      for (const std::string& sentence : list) text += fmt::format("  {},\n", Quoted(sentence));
+      text += "]\n";
+    } else {
+      for (Element& element : list) {
+        text += fmt::format("\n[[{}]]\n", key);
+        Visit(*this, element);
+      }
+    }
+  }
+  std::string text;
+};
 
 }  // namespace
 
+std::vector<std::string_view> InterferenceKinds() {
+  return {std::begin(kKinds), std::end(kKinds) - 1};
+}
+
 Result<HardwareFacts> Parse(std::string_view text, std::string_view name) {
   PERSEUS_ASSIGN_OR_RETURN(const auto root, toml_file::Parse(text, name));
-  return FactsReader(root, name).Read();
+  toml_file::FileReader file(root, name);
+  // These two come first: another version may have other keys.
+  const toml::node* version = root.get("version");
+  if (version != nullptr && version->value_exact<std::int64_t>() != kVersion) {
+    file.FailAt(*version,
+                "version is not {}, the version that this program reads (measure again with its "
+                "perseus qualify)",
+                kVersion);
+  }
+  const toml::node* format = root.get("format");
+  if (format != nullptr && format->value_exact<std::string>() != kFormat) {
+    file.FailAt(*format,
+                "this is not a hardware facts file: its format is not \"{}\" (make the file with "
+                "perseus qualify)",
+                kFormat);
+  }
+  HardwareFacts facts;
+  Reader reader(root, "the hardware facts file", name, file, facts);
+  if (reader.Has("measured_at") && !IsUtcTime(facts.measured_at)) {
+    reader.FailAt("measured_at",
+                  "measured_at {} is not a time in UTC (write measured_at = "
+                  "\"2026-02-22T17:05:00Z\")",
+                  Excerpt(facts.measured_at));
+  }
+  file.Keep(reader);
+  if (file.error()) return tl::unexpected<Error>(*file.error());
+  std::erase_if(facts.interference, [](const auto& row) { return row.kind == kRetiredKind; });
+  return facts;
 }
 
 std::string Format(const HardwareFacts& facts) {
-  std::string text;
-  const auto add = [&](std::string_view key, std::string_view value) {
-    text += fmt::format("{} = {}\n", key, value);
-  };
-  const auto add_if = [&](std::string_view key, const std::optional<Estimate>& estimate) {
-    if (estimate) add(key, Inline(*estimate));
-  };
-  add("format", Quoted(kFormat));
-  add("version", std::to_string(kVersion));
-  add("host", Quoted(facts.host));
-  add("gpu_name", Quoted(facts.gpu_name));
-  add("driver_version", Quoted(facts.driver_version));
-  add("measured_at", Quoted(facts.measured_at));
-  add("perseus_version", Quoted(facts.perseus_version));
-  add("gpu_count", std::to_string(facts.gpu_count));
-  add("nodes", std::to_string(facts.nodes));
-  add_if("max_changes_per_s", facts.max_changes_per_s);
-  if (facts.range_lock_saves) add("range_lock_saves", *facts.range_lock_saves ? "true" : "false");
-  if (!facts.limits.empty()) {
-    text += "limits = [\n";
-    for (const std::string& sentence : facts.limits) text += "  " + Quoted(sentence) + ",\n";
-    text += "]\n";
-  }
-  for (const SwitchFacts& change : facts.switches) {
-    text += "\n[[switch]]\n";
-    add("direction", Quoted(change.direction == Direction::kUp ? "up" : "down"));
-    add("far", change.is_far ? "true" : "false");
-    add("all_gpus", change.all_gpus ? "true" : "false");
-    add("latency_ms", Inline(change.latency_ms));
-    add("p95_latency_ms", Number(change.p95_latency_ms));
-    add("call_ms", Inline(change.call_ms));
-    add_if("stall_ms", change.stall_ms);
-  }
-  for (const PowerFacts& power : facts.power) {
-    text += "\n[[power]]\n";
-    add("sm_clock_mhz", std::to_string(power.sm_clock_mhz));
-    add_if("idle_w", power.idle_w);
-    add_if("blocked_w", power.blocked_w);
-    add_if("busy_w", power.busy_w);
-  }
-  if (facts.energy_counter) {
-    text += "\n[energy_counter]\n";
-    add("period_ms", Inline(facts.energy_counter->period_ms));
-    add("resolution_j", Number(facts.energy_counter->resolution_j));
-    add("bias", Inline(facts.energy_counter->bias));
-  }
-  for (const InterferenceFacts& interference : facts.interference) {
-    text += "\n[[interference]]\n";
-    add("kind", Quoted(interference.kind));
-    add("changes_per_s", Number(interference.changes_per_s));
-    add("reads_per_s", Number(interference.reads_per_s));
-    add("slowdown", Inline(interference.slowdown));
-  }
-  return text;
+  Writer writer;
+  HardwareFacts copy = facts;  // Visit() takes facts that a reader could change.
+  Visit(writer, copy);
+  return writer.text;
 }
 
 }  // namespace perseus::hardware_facts

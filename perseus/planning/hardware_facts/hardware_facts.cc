@@ -21,10 +21,6 @@ std::optional<Estimate> OverClocks(const HardwareFacts& facts,
 
 }  // namespace
 
-std::vector<std::string_view> InterferenceKinds() {
-  return {"launch", "kernel", "copy", "collective"};
-}
-
 Result<HardwareFacts> Read(const std::filesystem::path& path) {
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
   return Parse(text, path.string());

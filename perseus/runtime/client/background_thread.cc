@@ -46,7 +46,6 @@ constexpr Nanoseconds kLastRetry = 60 * kSecond;
 // step until the others have ended theirs keeps its clock. Otherwise, it would wait at a higher
 // power, and change the clock twice in every step.
 constexpr Nanoseconds kRestAfter = 100 * kMillisecond;
-constexpr Nanoseconds kLongestWait = kSecond;
 constexpr std::chrono::milliseconds kOpenTimeout{5000};
 constexpr std::chrono::milliseconds kRetryTimeout{1000};
 
@@ -328,8 +327,7 @@ void BackgroundThread::RestIfIdle(Nanoseconds now) {
   const Nanoseconds ended =
       std::max(core_.counters.last_step_end.load(std::memory_order_relaxed), recorder_.last_end());
   const Nanoseconds usual = core_.counters.usual_gap.load(std::memory_order_relaxed);
-  const Nanoseconds after = std::min(usual + kRestAfter, kLongestWait);
-  if (now > ended + after) core_.clock_requester.Rest(core_.counters.is_in_step, now);
+  if (now > ended + usual + kRestAfter) core_.clock_requester.Rest(core_.counters.is_in_step, now);
 }
 
 void BackgroundThread::CollectAnswer() {

@@ -95,12 +95,11 @@ std::vector<const char*> Filters(const VisibleGpus& visible, bool are_amd) {
 // is the UUID, or a number in the list `visible` (CUDA_VISIBLE_DEVICES). If `wanted` is empty, a
 // list of one GPU is enough. Otherwise returns a text that is no UUID, such as a number.
 std::string UuidOf(const std::string& wanted, const char* visible) {
-  const bool is_number = wanted.empty() || ParseNumber<std::size_t>(wanted).has_value();
-  if (!is_number || visible == nullptr) return wanted;
+  const auto number = ParseNumber<std::size_t>(wanted.empty() ? "0" : wanted);
+  if (!number || visible == nullptr) return wanted;
   const auto names = SplitAtCommas(visible);
-  if (wanted.empty()) return names.size() == 1 ? std::string(names[0]) : std::string();
-  const std::size_t number = *ParseNumber<std::size_t>(wanted);
-  return number < names.size() ? std::string(names[number]) : std::string();
+  const bool is_chosen = *number < names.size() && (!wanted.empty() || names.size() == 1);
+  return is_chosen ? std::string(names[*number]) : std::string();
 }
 
 }  // namespace

@@ -132,18 +132,23 @@ DeviceResult<std::optional<double>> Device::ReadEnergy() {
   return telemetry.energy_j;
 }
 
-void EndTrials(const std::vector<Device*>& devices, Clock& clock) {
+std::vector<DeviceResult<Telemetry>> EndTrials(const std::vector<Device*>& devices, Clock& clock) {
   constexpr Nanoseconds kBetweenReadings = 200 * kMillisecond;
   constexpr Nanoseconds kLongest = 4 * kSecond;
-  const auto is_on_trial = [](Device* device) {
-    const auto telemetry = device->Read();
-    return telemetry && telemetry->counter == CounterState::kOnTrial;
+  const auto is_on_trial = [](const DeviceResult<Telemetry>& read) {
+    return read && read->counter == CounterState::kOnTrial;
   };
-  const Nanoseconds end = clock.Now() + kLongest;
-  // Each GPU has to be read each time.
-  while (std::ranges::count_if(devices, is_on_trial) > 0 && clock.Now() < end) {
+  for (const Nanoseconds end = clock.Now() + kLongest;;) {
+    std::vector<DeviceResult<Telemetry>> readings;
+    for (Device* device : devices) readings.push_back(device->Read());
+    if (std::ranges::none_of(readings, is_on_trial) || clock.Now() >= end) return readings;
     clock.WaitUntil(clock.Now() + kBetweenReadings);
   }
+}
+
+DeviceResult<std::string> Device::DescribePrograms() {
+  return DeviceFail(DeviceErrorKind::kNotSupported, "{}: the driver does not list programs",
+                    info().uuid);
 }
 
 DeviceResult<int> Device::ReadSmClock() {

@@ -202,6 +202,7 @@ struct DeviceInfo {
   std::string uuid;
   std::string name;                 // "NVIDIA A100-SXM4-80GB"
   std::string backend;              // "nvml", "rocm", "virtual"
+  std::string driver_version;       // Empty if the driver does not report it.
   std::string pci_bus_id;           // Empty if the GPU has none.
   std::optional<int> minor_number;  // N of /dev/nvidiaN.
   // The number that nvidia-smi or rocm-smi shows. NVML counts in the order of PCI buses. The number
@@ -243,6 +244,9 @@ class Device {
   // Reads only the sm_clock_mhz of Read(), for about a hundred calls per second. Fails
   // (kNotSupported) if the driver does not report it.
   virtual DeviceResult<int> ReadSmClock();
+  // Describes the programs that compute on the GPU: "process 4242 runs on GPU-1f…". Empty if no
+  // program does. Fails (kNotSupported) if the driver does not list them.
+  virtual DeviceResult<std::string> DescribePrograms();
   virtual DeviceResult<SettingReading> ReadSetting(Control control) = 0;
 
   // Requests the setting, and returns when the driver has answered. The GPU changes its clock long
@@ -261,8 +265,9 @@ struct RefusedDevice {
   std::string pci_bus_id = {};  // The address of a whole GPU. Empty if it is unknown.
 };
 
-// Reads the GPUs until none of their energy counters is on trial, for at most 4 s.
-void EndTrials(const std::vector<Device*>& devices, Clock& clock);
+// Reads the GPUs until none of their energy counters is on trial, for at most 4 s. Returns the last
+// readings.
+std::vector<DeviceResult<Telemetry>> EndTrials(const std::vector<Device*>& devices, Clock& clock);
 
 // The steady clock of a driver's GPUs. Tests pass their own.
 using DeviceClock = std::function<Nanoseconds()>;

@@ -7,6 +7,7 @@
 //    next error has the kind kGone.
 //  - An idle GPU may run below its lock. So ReadEffect of a clock on an idle GPU is kPending.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -149,6 +150,26 @@ class NvmlDevice final : public Device {
     PERSEUS_ASSIGN_OR_RETURN(const Session session, Begin());
     PERSEUS_ASSIGN_OR_RETURN(const unsigned mhz, ReadSmClock(session));
     return static_cast<int>(mhz);
+  }
+
+  DeviceResult<std::string> DescribePrograms() override {
+    PERSEUS_ASSIGN_OR_RETURN(const Session session, Begin());
+    const auto list = session.visit.nvml().GetComputeRunningProcesses;
+    // The array has twice the size, because some drivers use longer entries (nvml_api.h).
+    unsigned count = 16;
+    std::array<nvml::ProcessInfo, 32> processes{};
+    const int code = list == nullptr ? static_cast<int>(nvml::kFunctionNotFound)
+                                     : list(session.handle, &count, processes.data());
+    if (code == nvml::kInsufficientSize) {
+      return fmt::format("{} processes run on {}", count, info_.uuid);
+    }
+    if (code != nvml::kSuccess) {
+      return Failure(session.visit, NvmlUse::kRead, "list the programs", code);
+    }
+    if (count == 0) return "";
+    return count == 1 ? fmt::format("process {} runs on {}", processes[0].pid, info_.uuid)
+                      : fmt::format("{} processes run on {}, process {} for example", count,
+                                    info_.uuid, processes[0].pid);
   }
 
   DeviceResult<SettingReading> ReadSetting(Control control) override {
@@ -446,6 +467,11 @@ DeviceInfo ReadInfoToMeasure(const nvml::Functions& nvml, nvml::Handle handle, s
 
 DeviceInfo ReadInfo(const nvml::Functions& nvml, nvml::Handle handle, std::string uuid) {
   DeviceInfo info = ReadInfoToMeasure(nvml, handle, std::move(uuid));
+  char version[nvml::kLongestText] = {};
+  if (nvml.SystemGetDriverVersion != nullptr &&
+      nvml.SystemGetDriverVersion(version, sizeof version) == nvml::kSuccess) {
+    info.driver_version = version;
+  }
   info.minor_number = Number(nvml.GetMinorNumber, handle);
   if (info.minor_number) info.device_file = fmt::format("/dev/nvidia{}", *info.minor_number);
   if (const std::optional<int> mode = Number(nvml.GetPersistenceMode, handle)) {

@@ -26,6 +26,37 @@ class NvmlDeviceTest : public testing::Test {
   Device& device_ = fake_.At(list_, 0);
 };
 
+// Some drivers use longer entries.
+TEST(NvmlDevice, DescribesTheProgramsOnAGpu) {
+  for (const char* library : {FAKE_NVML_LIBRARY, FAKE_NVML_OLD_LIBRARY}) {
+    FakeNode fake;
+    const DeviceList list = fake.Open(library);
+    Device& device = fake.At(list, 1);
+    EXPECT_EQ(device.info().driver_version, "570.124.06");
+    EXPECT_EQ(device.DescribePrograms(), "");
+    fake.node.SetPrograms(0, {1});
+    fake.node.SetPrograms(1, {4242});
+    EXPECT_EQ(device.DescribePrograms(), "process 4242 runs on " + fake.node.Uuid(1));
+    for (const bool are_long : {false, true}) {
+      fake.node.UseLongPrograms(1, are_long);
+      fake.node.SetPrograms(1, std::vector<int>(16, 77));
+      EXPECT_EQ(device.DescribePrograms(),
+                "16 processes run on " + fake.node.Uuid(1) + ", process 77 for example");
+    }
+    fake.node.SetPrograms(1, std::vector<int>(20, 5));
+    EXPECT_EQ(device.DescribePrograms(), "20 processes run on " + fake.node.Uuid(1));
+    fake.node.Fail(1, Function::kGetPrograms, fake_nvml::kNoPermission);
+    EXPECT_THAT(device.DescribePrograms(),
+                FailsAs(DeviceErrorKind::kPermission, HasSubstr("NVML error 4")));
+  }
+}
+
+TEST(NvmlDevice, TheVersionOfTheDriverMayBeUnknown) {
+  FakeNode fake;
+  fake.node.Fail(fake_nvml::FakeNvml::kEveryGpu, Function::kGetDriverVersion, fake_nvml::kUnknown);
+  EXPECT_EQ(fake.Open().devices[0]->info().driver_version, "");
+}
+
 // ---- Setting and reading back ----
 
 TEST_F(NvmlDeviceTest, LocksReachTheNamedGpu) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "perseus/base/statistics.h"
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/plan/evaluation.h"
 #include "perseus/planning/plan/planner.h"
@@ -46,12 +47,6 @@ double ExpectedImprovement(double distance, double deviation) {
   return deviation * (density - z * 0.5 * std::erfc(z / std::numbers::sqrt2));
 }
 
-int Nearest(std::span<const int> clocks, double wanted_mhz) {
-  return *std::min_element(clocks.begin(), clocks.end(), [&](int a, int b) {
-    return std::abs(a - wanted_mhz) < std::abs(b - wanted_mhz);
-  });
-}
-
 // Makes one decision from the sweep so far.
 class Chooser {
  public:
@@ -67,7 +62,7 @@ class Chooser {
     for (std::size_t group = 0; group < groups_.size(); ++group) {
       for (int i = 0; i < descent; ++i) {
         const int mhz =
-            Nearest(ClocksOf(group), kDescent[static_cast<std::size_t>(i)] * Highest(group));
+            NearestTo(ClocksOf(group), kDescent[static_cast<std::size_t>(i)] * Highest(group));
         if (model_.Measured(groups_[group], mhz)) continue;
         if (i > 1 && OnlyLoses(group)) break;
         clocks[group] = mhz;

@@ -9,7 +9,6 @@
 #include <thread>
 #include <utility>
 
-#include "perseus/base/mutex.h"
 #include "perseus/runtime/cuda/driver.h"
 #include "perseus/runtime/qualifier/cuda_gpu.h"
 
@@ -17,7 +16,6 @@ namespace perseus::qualifier {
 namespace {
 
 using device::Control;
-using device::DeviceError;
 using device::DeviceResult;
 using device::Setting;
 
@@ -41,75 +39,10 @@ DeviceResult<void> OnThreads(std::size_t count, Act act) {
   return {};
 }
 
-// Changes and reads the clocks of all GPUs of a node, from the construction to Stop(). Each GPU has
-// its own thread.
-class Disturber {
- public:
-  Disturber(MeasuredNode& node, const Disturbance& disturbance) : clock_(node.clock()) {
-    for (int gpu = 0; gpu < node.gpu_count(); ++gpu) {
-      device::Device& device = node.device(gpu);
-      if (disturbance.change_period > 0) {
-        // A measurement without changes ends at the second clock.
-        Repeat(disturbance.change_period,
-               [this, &device, disturbance, is_second = true]() mutable -> DeviceResult<void> {
-                 is_second = !is_second;
-                 const int mhz = is_second ? disturbance.second_mhz : disturbance.first_mhz;
-                 const auto applied = device.Apply(Control::kSmClock, Setting{mhz, mhz});
-                 if (applied) ++changes_;
-                 return applied;
-               });
-      }
-      if (disturbance.reads_per_s > 0) {
-        Repeat(ToNanoseconds(1 / disturbance.reads_per_s), [&device]() -> DeviceResult<void> {
-          PERSEUS_RETURN_IF_ERROR(device.Read());
-          return {};
-        });
-      }
-    }
-  }
-  ~Disturber() { static_cast<void>(Stop()); }
-  Disturber(const Disturber&) = delete;
-  Disturber& operator=(const Disturber&) = delete;
-
-  // Returns how many changes the drivers made. Fails (kSystem) with the first failure of a driver.
-  Result<std::int64_t> Stop() {
-    is_over_ = 1;
-    WakeAll(is_over_);
-    threads_.clear();
-    const MutexLock lock(mutex_);
-    if (failure_) return tl::unexpected<Error>(*failure_);
-    return changes_.load();
-  }
-
- private:
-  // Calls `act` once a period. If `act` takes longer than a period, skips the missed periods.
-  template <typename Act>
-  void Repeat(Nanoseconds period, Act act) {
-    threads_.emplace_back([this, period, act]() mutable {
-      for (Nanoseconds next = clock_.Now() + period / 2; is_over_.load() == 0;) {
-        while (clock_.Now() < next && is_over_.load() == 0) clock_.WaitWhile(is_over_, 0, next);
-        if (is_over_.load() != 0) return;
-        if (const DeviceResult<void> acted = act(); !acted) {
-          const MutexLock lock(mutex_);
-          if (!failure_) failure_ = acted.error();
-          return;
-        }
-        next = std::max(next + period, clock_.Now());
-      }
-    });
-  }
-
-  Clock& clock_;
-  Mutex mutex_;
-  std::optional<DeviceError> failure_ PERSEUS_GUARDED_BY(mutex_);  // The first failure.
-  std::atomic<std::uint32_t> is_over_ = 0;
-  std::atomic<std::int64_t> changes_ = 0;
-  std::vector<std::jthread> threads_;
-};
-
 class CudaNode final : public MeasuredNode {
  public:
-  explicit CudaNode(const std::vector<device::Device*>& devices) : devices_(devices) {
+  explicit CudaNode(const std::vector<device::Device*>& devices) {
+    devices_ = devices;
     const auto opened = Open();
     if (opened) return;
     why_no_kernels_ = opened.error().Message();
@@ -118,8 +51,6 @@ class CudaNode final : public MeasuredNode {
   }
   ~CudaNode() override { CloseCollectives(); }
 
-  int gpu_count() const override { return static_cast<int>(devices_.size()); }
-  device::Device& device(int gpu) override { return *devices_[static_cast<std::size_t>(gpu)]; }
   Clock& clock() override { return clock_; }
 
   std::string WhyNot(Load load) const override {
@@ -134,33 +65,32 @@ class CudaNode final : public MeasuredNode {
   }
 
   Result<void> Run(int gpu, Load load) override {
-    if (!gpus_.empty()) return At(gpu).Start(load);
+    if (!gpus_.empty()) return gpus_[static_cast<std::size_t>(gpu)]->Start(load);
     if (load == Load::kIdle) return {};
     return FailAs(ErrorKind::kSystem, "{}", why_no_kernels_);
   }
 
-  DeviceResult<std::vector<SwitchRecord>> Record(const std::vector<int>& gpus,
-                                                 const std::optional<Setting>& setting,
+  DeviceResult<std::vector<SwitchRecord>> Record(int gpus, const std::optional<Setting>& setting,
                                                  Nanoseconds before, Nanoseconds after) override {
-    std::vector<SwitchRecord> records(gpus.size());
+    std::vector<SwitchRecord> records(static_cast<std::size_t>(gpus));
     std::atomic<Nanoseconds> until = Clock::kNever;
     const Nanoseconds call_at = clock_.Now() + before;
     DeviceResult<void> set, sampled;
     {
       const std::jthread setter([&] {
-        set = OnThreads(gpus.size(), [&](std::size_t i) -> DeviceResult<void> {
+        set = OnThreads(records.size(), [&](std::size_t i) -> DeviceResult<void> {
           Sleep(clock_, call_at - clock_.Now());
           records[i].call_begin = clock_.Now();
           DeviceResult<void> applied;
-          if (setting) applied = device(gpus[i]).Apply(Control::kSmClock, *setting);
+          if (setting) applied = devices_[i]->Apply(Control::kSmClock, *setting);
           records[i].call_end = clock_.Now();
           return applied;
         });
         until = clock_.Now() + after;
       });
-      sampled = OnThreads(gpus.size(), [&](std::size_t i) {
-        return gpus_.empty() ? SampleClock(gpus[i], until, records[i])
-                             : SampleKernel(gpus[i], until, records[i]);
+      sampled = OnThreads(records.size(), [&](std::size_t i) {
+        return gpus_.empty() ? SampleClock(*devices_[i], until, records[i].samples)
+                             : SampleKernel(*gpus_[i], until, records[i].samples);
       });
     }
     if (!set) return Fail(set);
@@ -168,13 +98,12 @@ class CudaNode final : public MeasuredNode {
     return records;
   }
 
-  DeviceResult<std::vector<std::vector<device::Telemetry>>> Read(const std::vector<int>& gpus,
-                                                                 Nanoseconds duration) override {
+  DeviceResult<GpuReadings> Read(Nanoseconds duration) override {
     const Nanoseconds until = clock_.Now() + duration;
-    std::vector<std::vector<device::Telemetry>> readings(gpus.size());
-    PERSEUS_RETURN_IF_ERROR(OnThreads(gpus.size(), [&](std::size_t i) -> DeviceResult<void> {
+    GpuReadings readings(devices_.size());
+    PERSEUS_RETURN_IF_ERROR(OnThreads(devices_.size(), [&](std::size_t i) -> DeviceResult<void> {
       while (clock_.Now() < until) {
-        PERSEUS_ASSIGN_OR_RETURN(device::Telemetry telemetry, device(gpus[i]).Read());
+        PERSEUS_ASSIGN_OR_RETURN(device::Telemetry telemetry, devices_[i]->Read());
         readings[i].push_back(std::move(telemetry));
         Sleep(clock_, kBetweenReadings);
       }
@@ -187,17 +116,13 @@ class CudaNode final : public MeasuredNode {
                       Nanoseconds duration) override {
     if (gpus_.empty()) return FailAs(ErrorKind::kSystem, "{}", why_no_kernels_);
     const bool has_load = operation != Operation::kCopy && operation != Operation::kCollective;
-    for (auto& gpu : gpus_) {
-      PERSEUS_RETURN_IF_ERROR(gpu->Start(has_load ? Load::kCompute : Load::kIdle));
-    }
+    PERSEUS_RETURN_IF_ERROR(RunOnAll(has_load ? Load::kCompute : Load::kIdle));
     auto timed = TimeUnder(operation, disturbance, duration);
-    for (auto& gpu : gpus_) PERSEUS_RETURN_IF_ERROR(gpu->Start(Load::kIdle));
+    PERSEUS_RETURN_IF_ERROR(RunOnAll(Load::kIdle));
     return timed;
   }
 
  private:
-  CudaGpu& At(int gpu) { return *gpus_[static_cast<std::size_t>(gpu)]; }
-
   Result<void> Open() {
     PERSEUS_ASSIGN_OR_RETURN(driver_, cuda::LoadForKernels());
     for (device::Device* device : devices_) PERSEUS_RETURN_IF_ERROR(Add(device->info().uuid));
@@ -207,34 +132,26 @@ class CudaNode final : public MeasuredNode {
 
   // Samples the work without kernels: the work is the integral of the clock that the driver
   // reports.
-  DeviceResult<void> SampleClock(int gpu, const std::atomic<Nanoseconds>& until,
-                                 SwitchRecord& record) {
+  DeviceResult<void> SampleClock(device::Device& device, const std::atomic<Nanoseconds>& until,
+                                 std::vector<WorkSample>& samples) {
     double work = 0;
     while (clock_.Now() < until.load()) {
-      PERSEUS_ASSIGN_OR_RETURN(const device::Telemetry telemetry, device(gpu).Read());
-      if (!telemetry.sm_clock_mhz) {
-        return device::DeviceFail(device::DeviceErrorKind::kNotSupported,
-                                  "{}: the driver does not report the SM clock",
-                                  device(gpu).info().uuid);
-      }
-      const Nanoseconds last = record.samples.empty() ? telemetry.at - 1 : record.samples.back().at;
-      if (telemetry.at <= last) continue;
-      if (!record.samples.empty()) {
-        work += static_cast<double>(telemetry.at - last) * *telemetry.sm_clock_mhz;
-      }
-      record.samples.push_back({telemetry.at, work});
+      const Nanoseconds at = clock_.Now();
+      PERSEUS_ASSIGN_OR_RETURN(const int mhz, device.ReadSmClock());
+      if (!samples.empty()) work += static_cast<double>(at - samples.back().at) * mhz;
+      samples.push_back({at, work});
       Sleep(clock_, kBetweenClockReadings);
     }
     return {};
   }
 
   // Samples the work of a kernel. The samples of an idle GPU show that it does no work.
-  DeviceResult<void> SampleKernel(int gpu, const std::atomic<Nanoseconds>& until,
-                                  SwitchRecord& record) {
+  DeviceResult<void> SampleKernel(const CudaGpu& gpu, const std::atomic<Nanoseconds>& until,
+                                  std::vector<WorkSample>& samples) {
     std::optional<Nanoseconds> offset;  // The offset from the GPU's timer to our clock.
     std::uint64_t last = 0;
     while (clock_.Now() < until.load()) {
-      const auto sample = At(gpu).ReadMailbox();
+      const auto sample = gpu.ReadMailbox();
       const Nanoseconds seen = clock_.Now();
       if (sample && sample->time > last) {
         last = sample->time;
@@ -242,11 +159,11 @@ class CudaNode final : public MeasuredNode {
         // A sample is seen some time after it was written. The shortest of these delays gives the
         // best estimate.
         offset = std::min(offset.value_or(seen - time), seen - time);
-        record.samples.push_back({time, static_cast<double>(sample->work)});
+        samples.push_back({time, static_cast<double>(sample->work)});
       }
       Sleep(clock_, kBetweenSamples);
     }
-    for (WorkSample& sample : record.samples) sample.at += *offset;
+    for (WorkSample& sample : samples) sample.at += *offset;
     return {};
   }
 
@@ -331,9 +248,7 @@ class CudaNode final : public MeasuredNode {
     if (!is_quiet) return TimeBeside(operation, disturbance, duration);
     double sum = 0;
     for (const int mhz : {disturbance.first_mhz, disturbance.second_mhz}) {
-      for (device::Device* device : devices_) {
-        PERSEUS_RETURN_IF_ERROR(device->Apply(Control::kSmClock, Setting{mhz, mhz}));
-      }
+      PERSEUS_RETURN_IF_ERROR(LockAll(mhz));
       Sleep(clock(), kClockSettles);
       PERSEUS_ASSIGN_OR_RETURN(const auto half, TimeBeside(operation, disturbance, duration / 2));
       sum += half.mean_ns;
@@ -343,14 +258,54 @@ class CudaNode final : public MeasuredNode {
 
   Result<Timing> TimeBeside(Operation operation, const Disturbance& disturbance,
                             Nanoseconds duration) {
-    Disturber disturber(*this, disturbance);
+    std::atomic<std::uint32_t> is_over = 0;
+    std::atomic<std::int64_t> changes = 0;
+    DeviceResult<void> disturbed;
+    std::jthread disturber([&] {
+      const double reads_per_s = disturbance.reads_per_s;
+      const Nanoseconds read_period = reads_per_s > 0 ? ToNanoseconds(1 / reads_per_s) : 0;
+      disturbed = OnThreads(2 * devices_.size(), [&](std::size_t i) {
+        device::Device& device = *devices_[i / 2];
+        bool is_second = true;  // A measurement without changes ends at the second clock.
+        const auto change = [&]() -> DeviceResult<void> {
+          is_second = !is_second;
+          const int mhz = is_second ? disturbance.second_mhz : disturbance.first_mhz;
+          PERSEUS_RETURN_IF_ERROR(device.Apply(Control::kSmClock, Setting{mhz, mhz}));
+          ++changes;
+          return {};
+        };
+        const auto read = [&]() -> DeviceResult<void> {
+          PERSEUS_RETURN_IF_ERROR(device.Read());
+          return {};
+        };
+        return i % 2 == 0 ? Periodically(disturbance.change_period, is_over, change)
+                          : Periodically(read_period, is_over, read);
+      });
+    });
     const Nanoseconds begin = clock().Now();
     const auto mean_ns = Repeat(operation, duration);
     const Nanoseconds spent = std::max<Nanoseconds>(1, clock().Now() - begin);
-    PERSEUS_ASSIGN_OR_RETURN(const std::int64_t changes, disturber.Stop());
+    is_over = 1;
+    WakeAll(is_over);
+    disturber.join();
+    if (!disturbed) return Fail(disturbed);
     if (!mean_ns) return Fail(mean_ns);
     return Timing{.mean_ns = *mean_ns,
-                  .changes_per_s = static_cast<double>(changes) / ToSeconds(spent)};
+                  .changes_per_s = static_cast<double>(changes.load()) / ToSeconds(spent)};
+  }
+
+  // Calls `act` once a period until `is_over`. If a call takes longer than a period, skips the
+  // missed periods.
+  template <typename Act>
+  DeviceResult<void> Periodically(Nanoseconds period, const std::atomic<std::uint32_t>& is_over,
+                                  Act act) {
+    if (period == 0) return {};
+    for (Nanoseconds next = clock_.Now() + period / 2;;) {
+      while (clock_.Now() < next && is_over == 0) clock_.WaitWhile(is_over, 0, next);
+      if (is_over != 0) return {};
+      PERSEUS_RETURN_IF_ERROR(act());
+      next = std::max(next + period, clock_.Now());
+    }
   }
 
   Result<double> Repeat(Operation operation, Nanoseconds duration) {
@@ -365,7 +320,7 @@ class CudaNode final : public MeasuredNode {
   }
 
   Result<double> TimeKernel(Nanoseconds duration) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto records, Record({0}, std::nullopt, 0, duration));
+    PERSEUS_ASSIGN_OR_RETURN(const auto records, Record(1, std::nullopt, 0, duration));
     const auto& samples = records.front().samples;
     if (samples.size() < 2 || samples.back().work <= samples.front().work) {
       return FailAs(ErrorKind::kSystem, "the kernel that computes made no progress");
@@ -379,9 +334,9 @@ class CudaNode final : public MeasuredNode {
       case Operation::kKernel:
         return {};
       case Operation::kLaunch:
-        PERSEUS_RETURN_IF_ERROR(At(0).MakeCurrent());
-        PERSEUS_RETURN_IF_ERROR(At(0).Notify());
-        return At(0).AwaitNotice();
+        PERSEUS_RETURN_IF_ERROR(gpus_[0]->MakeCurrent());
+        PERSEUS_RETURN_IF_ERROR(gpus_[0]->Notify());
+        return gpus_[0]->AwaitNotice();
       case Operation::kCopy:
         PERSEUS_RETURN_IF_ERROR(CopyAround());
         return AwaitAll();
@@ -429,7 +384,6 @@ class CudaNode final : public MeasuredNode {
     return {};
   }
 
-  const std::vector<device::Device*> devices_;
   RealClock clock_;
   std::string why_no_kernels_;
   cuda::Driver driver_;

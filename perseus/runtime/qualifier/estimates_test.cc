@@ -10,6 +10,8 @@
 namespace perseus::qualifier {
 namespace {
 
+MATCHER_P(Encloses, truth, "") { return arg.low <= truth && truth <= arg.high; }
+
 TEST(Statistics, NothingIsKnownWithoutSamples) {
   EXPECT_FALSE(MedianOf({}));
   EXPECT_FALSE(MeanOf({}));
@@ -18,11 +20,7 @@ TEST(Statistics, NothingIsKnownWithoutSamples) {
 TEST(Statistics, TheMedianOfSixSamplesIsBetweenTheFirstAndTheLast) {
   // The true median is below all six samples with probability 1/64, and above all six with the same
   // probability.
-  const auto median = MedianOf({6, 1, 5, 2, 4, 3}).value();
-  EXPECT_DOUBLE_EQ(median.value, 3.5);
-  EXPECT_DOUBLE_EQ(median.low, 1);
-  EXPECT_DOUBLE_EQ(median.high, 6);
-  EXPECT_EQ(median.samples, 6);
+  EXPECT_EQ(MedianOf({6, 1, 5, 2, 4, 3}), (Estimate{3.5, 1, 6, 6}));
   EXPECT_TRUE(IsEnclosed(6, 0.5));
   EXPECT_FALSE(IsEnclosed(5, 0.5));  // 2/32 is more than 5 %.
 }
@@ -36,9 +34,7 @@ TEST(Statistics, KnownRanksOfTheMedian) {
   // Tables of the sign test: for n = 20, the 6th and the 15th sample enclose the median (95.9 %).
   std::vector<double> samples;
   for (int i = 1; i <= 20; ++i) samples.push_back(i);
-  const auto median = MedianOf(samples);
-  EXPECT_DOUBLE_EQ(median->low, 6);
-  EXPECT_DOUBLE_EQ(median->high, 15);
+  EXPECT_EQ(MedianOf(samples), (Estimate{10.5, 6, 15, 20}));
 }
 
 TEST(Statistics, TheMeanHasTheIntervalOfStudent) {
@@ -101,32 +97,26 @@ std::vector<device::Telemetry> ReadingsOf(const Counter& counter, double power_w
 TEST(EnergyCounter, FindsWhatItWasGiven) {
   const Counter counter;
   const auto found = ExamineCounter(ReadingsOf(counter, 307.7)).value();
-  EXPECT_LE(found.period_ms.low, 100);
-  EXPECT_GE(found.period_ms.high, 100);
+  EXPECT_THAT(found.period_ms, Encloses(100));
   EXPECT_DOUBLE_EQ(found.resolution_j, 0.5);
-  EXPECT_LE(found.bias.low, 0.03);
-  EXPECT_GE(found.bias.high, 0.03);
+  EXPECT_THAT(found.bias, Encloses(0.03));
   EXPECT_LT(found.bias.high - found.bias.low, 0.01);
 }
 
 TEST(EnergyCounter, NoisyPowerReadingsWidenTheInterval) {
   const auto found = ExamineCounter(ReadingsOf({.power_noise = 0.05}, 301)).value();
-  EXPECT_LE(found.bias.low, 0.03);
-  EXPECT_GE(found.bias.high, 0.03);
+  EXPECT_THAT(found.bias, Encloses(0.03));
 }
 
 TEST(EnergyCounter, IntervalsAllowForSlowReads) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     const auto readings = ReadingsOf({.resolution_j = 0.001, .is_slow = true}, 300, seed);
     const auto found = ExamineCounter(readings).value();
-    EXPECT_LE(found.period_ms.low, 100) << seed;
-    EXPECT_GE(found.period_ms.high, 100) << seed;
-    EXPECT_LE(found.bias.low, 0.03) << seed;
-    EXPECT_GE(found.bias.high, 0.03) << seed;
+    EXPECT_THAT(found.period_ms, Encloses(100)) << seed;
+    EXPECT_THAT(found.bias, Encloses(0.03)) << seed;
     EXPECT_LT(found.bias.high - found.bias.low, 0.02) << seed;
     const auto power = PowerByCounter(readings, 9).value();
-    EXPECT_LE(power.low, 309) << seed;
-    EXPECT_GE(power.high, 309) << seed;
+    EXPECT_THAT(power, Encloses(309)) << seed;
   }
 }
 
@@ -138,8 +128,7 @@ TEST(EnergyCounter, SaysNothingAboutACounterThatStands) {
 TEST(EnergyCounter, PowerByCounter) {
   const auto readings = ReadingsOf({.resolution_j = 0.001, .bias = 0}, 300);
   const auto power = PowerByCounter(readings, 9).value();
-  EXPECT_LE(power.low, 300);
-  EXPECT_GE(power.high, 300);
+  EXPECT_THAT(power, Encloses(300));
   EXPECT_LT(power.high - power.low, 1);
   EXPECT_GE(power.samples, 9);
   EXPECT_FALSE(PowerByCounter(readings, 200));  // The counter changed 99 times.
@@ -151,8 +140,7 @@ TEST(EnergyCounter, PowerComesFromReadingsAfterTheLastFall) {
   for (std::size_t i = 0; i < readings.size() / 2; ++i) *readings[i].energy_j += 213;
   for (std::size_t i = 0; i < 100; ++i) readings[i].energy_j.reset();  // The counter is on trial.
   const auto power = PowerByCounter(readings, 9).value();
-  EXPECT_LE(power.low, 300);
-  EXPECT_GE(power.high, 300);
+  EXPECT_THAT(power, Encloses(300));
   EXPECT_LT(power.high - power.low, 2);
 }
 

@@ -9,8 +9,6 @@
 namespace perseus::qualifier {
 namespace {
 
-using device::Setting;
-
 // The time between two checks of should_stop().
 constexpr Nanoseconds kBetweenChecks = 500 * kMillisecond;
 // NVML averages the power of some GPUs over a second. So a measurement waits this long after a
@@ -24,15 +22,12 @@ constexpr int kPowerClocks = 5;
 // below the clock.
 constexpr double kMostBelow = 0.05;
 
-// The telemetry of each GPU.
-using GpuReadings = std::vector<std::vector<device::Telemetry>>;
-
 // Returns the clocks at which power is measured, from the highest clock down to the far clock.
 std::vector<int> ChoosePowerClocks(const std::vector<int>& clocks_mhz) {
   std::vector<int> chosen_mhz;
   for (int i = 0; i < kPowerClocks; ++i) {
     const double part = 1 - (1 - kFarPart) * i / (kPowerClocks - 1);
-    chosen_mhz.push_back(NearestClock(clocks_mhz, part * clocks_mhz.back()));
+    chosen_mhz.push_back(NearestTo(clocks_mhz, part * clocks_mhz.back()));
   }
   chosen_mhz.erase(std::unique(chosen_mhz.begin(), chosen_mhz.end()), chosen_mhz.end());
   return chosen_mhz;
@@ -40,12 +35,11 @@ std::vector<int> ChoosePowerClocks(const std::vector<int>& clocks_mhz) {
 
 // Reads all GPUs for `window`.
 Result<GpuReadings> ReadFor(QualifyRun& run, Nanoseconds window) {
-  GpuReadings all(run.all_gpus.size());
+  GpuReadings all(run.node.devices().size());
   const Nanoseconds end = run.node.clock().Now() + window;
   for (Nanoseconds left = window; left > 0; left = end - run.node.clock().Now()) {
     PERSEUS_RETURN_IF_ERROR(run.CheckStop());
-    PERSEUS_ASSIGN_OR_RETURN(const auto read,
-                             run.node.Read(run.all_gpus, std::min(left, kBetweenChecks)));
+    PERSEUS_ASSIGN_OR_RETURN(const auto read, run.node.Read(std::min(left, kBetweenChecks)));
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i].insert(all[i].end(), read[i].begin(), read[i].end());
     }
@@ -61,11 +55,6 @@ std::vector<int> LastClocks(const GpuReadings& readings) {
   }
   std::sort(clocks_mhz.begin(), clocks_mhz.end());
   return clocks_mhz;
-}
-
-// Whether the driver reports the power of this GPU alone.
-bool HasPower(const device::Telemetry& telemetry) {
-  return telemetry.power_w && telemetry.scope == device::PowerScope::kGpu;
 }
 
 // Returns the mean power of one GPU, or nullopt if it is unknown.
@@ -152,19 +141,19 @@ constexpr PowerCase kPowerCases[] = {
 Result<void> MeasureAt(QualifyRun& run, int clock_mhz, Nanoseconds window) {
   hardware_facts::PowerFacts power;
   power.sm_clock_mhz = clock_mhz;
-  if (clock_mhz != 0) PERSEUS_RETURN_IF_ERROR(run.LockAll(clock_mhz));
+  if (clock_mhz != 0) PERSEUS_RETURN_IF_ERROR(run.node.LockAll(clock_mhz));
   const std::string at = clock_mhz == 0 ? "" : fmt::format(" at {} MHz", clock_mhz);
   std::vector<int> seen_mhz;
   for (const auto& [load, what, field] : kPowerCases) {
     if (!run.node.WhyNot(load).empty()) continue;
-    PERSEUS_RETURN_IF_ERROR(run.RunOnAll(load));
+    PERSEUS_RETURN_IF_ERROR(run.node.RunOnAll(load));
     PERSEUS_ASSIGN_OR_RETURN(const auto readings, MeasureWindow(run, window));
     power.*field = run.siblings.Combine(what + at, "W", PowersOf(readings));
     if (load == Load::kCompute) NoteLimits(run, at, readings);
     if (load == Load::kCompute && clock_mhz == run.clocks.top_mhz) LowerTop(run, readings);
     seen_mhz = LastClocks(readings);
   }
-  PERSEUS_RETURN_IF_ERROR(run.RunOnAll(Load::kIdle));
+  PERSEUS_RETURN_IF_ERROR(run.node.RunOnAll(Load::kIdle));
   if (clock_mhz == 0 && !seen_mhz.empty()) {
     power.sm_clock_mhz = seen_mhz[seen_mhz.size() / 2];
     run.Limit(fmt::format("Power was measured without a locked clock, which stood at {} MHz.",
@@ -180,16 +169,16 @@ Result<void> CompareRangeLock(QualifyRun& run, Nanoseconds window) {
   if (!run.node.WhyNot(Load::kBlocked).empty()) return {};
   // A GPU that waits reaches the highest clock.
   const int lowest_mhz = run.clocks_mhz().front(), highest_mhz = run.clocks_mhz().back();
-  PERSEUS_RETURN_IF_ERROR(run.RunOnAll(Load::kBlocked));
-  PERSEUS_RETURN_IF_ERROR(run.LockAll(highest_mhz));
+  PERSEUS_RETURN_IF_ERROR(run.node.RunOnAll(Load::kBlocked));
+  PERSEUS_RETURN_IF_ERROR(run.node.LockAll(highest_mhz));
   PERSEUS_ASSIGN_OR_RETURN(const auto exact, MeasureWindow(run, window));
-  PERSEUS_RETURN_IF_ERROR(run.LockAll(Setting{lowest_mhz, highest_mhz}));
+  PERSEUS_RETURN_IF_ERROR(run.node.LockAll({lowest_mhz, highest_mhz}));
   PERSEUS_ASSIGN_OR_RETURN(const auto range, MeasureWindow(run, window));
-  PERSEUS_RETURN_IF_ERROR(run.LockAll(highest_mhz));
-  PERSEUS_RETURN_IF_ERROR(run.RunOnAll(Load::kIdle));
+  PERSEUS_RETURN_IF_ERROR(run.node.LockAll(highest_mhz));
+  PERSEUS_RETURN_IF_ERROR(run.node.RunOnAll(Load::kIdle));
   std::vector<double> exact_w, range_w;
   bool saves = true;
-  for (std::size_t i = 0; i < run.all_gpus.size(); ++i) {
+  for (std::size_t i = 0; i < exact.size(); ++i) {
     const auto with_exact = MeanPower(exact[i]);
     const auto with_range = MeanPower(range[i]);
     if (!with_exact || !with_range) return {};
@@ -211,11 +200,11 @@ Result<void> CompareRangeLock(QualifyRun& run, Nanoseconds window) {
 
 Result<void> MeasureCounter(QualifyRun& run, double part) {
   run.Progress("energy counter");
-  PERSEUS_RETURN_IF_ERROR(run.RunOnAll(run.BusyLoad()));
+  PERSEUS_RETURN_IF_ERROR(run.node.RunOnAll(run.BusyLoad()));
   PERSEUS_ASSIGN_OR_RETURN(
       const auto readings,
       MeasureWindow(run, std::clamp(run.DurationOf(part), 2 * kSecond, kLongestWindow)));
-  PERSEUS_RETURN_IF_ERROR(run.RunOnAll(Load::kIdle));
+  PERSEUS_RETURN_IF_ERROR(run.node.RunOnAll(Load::kIdle));
   std::vector<std::optional<Estimate>> periods_ms, biases;
   std::vector<double> resolutions_j;
   for (const auto& of_gpu : readings) {

@@ -90,28 +90,28 @@ class SwitchMeasurement {
   Result<void> MeasureAll(double part) {
     const bool has_several = run_.node.gpu_count() > 1;
     const Nanoseconds budget = run_.DurationOf(has_several ? part / 2 : part);
-    PERSEUS_RETURN_IF_ERROR(Measure({0}, /*are_all=*/false, budget));
-    if (has_several) {
-      PERSEUS_RETURN_IF_ERROR(Measure(run_.all_gpus, /*are_all=*/true, budget));
-    }
+    PERSEUS_RETURN_IF_ERROR(Measure(1, budget));
+    if (has_several) PERSEUS_RETURN_IF_ERROR(Measure(run_.node.gpu_count(), budget));
     if (has_few_switches_) {
       run_.Limit(
           "Some cases have fewer than 72 switches, too few for an upper bound of their 95th "
           "percentile.");
     }
-    PERSEUS_RETURN_IF_ERROR(run_.LockAll(run_.clocks.top_mhz));
-    return run_.RunOnAll(Load::kIdle);
+    PERSEUS_RETURN_IF_ERROR(run_.node.LockAll(run_.clocks.top_mhz));
+    return run_.node.RunOnAll(Load::kIdle);
   }
 
  private:
-  Result<void> Measure(const std::vector<int>& gpus, bool are_all, Nanoseconds budget) {
+  // Measures switches of the first `gpus` GPUs at once.
+  Result<void> Measure(int gpus, Nanoseconds budget) {
+    const bool are_all = gpus > 1;
     std::vector<SwitchCase> cases = CasesOf(run_.clocks);
-    PERSEUS_RETURN_IF_ERROR(run_.LockAll(run_.clocks.top_mhz));
+    PERSEUS_RETURN_IF_ERROR(run_.node.LockAll(run_.clocks.top_mhz));
     const Nanoseconds end = run_.node.clock().Now() + budget;
     for (int round = 0; round < kMostRounds; ++round) {
       if (round >= kLeastRounds && run_.node.clock().Now() >= end) break;
       if (round % kRoundsOfALoad == 0) {
-        PERSEUS_RETURN_IF_ERROR(run_.RunOnAll(run_.BusyLoad()));
+        PERSEUS_RETURN_IF_ERROR(run_.node.RunOnAll(run_.BusyLoad()));
         // The previous lock may not be in effect yet.
         if (round == 0) Sleep(run_.node.clock(), kLongestSwitch);
       }
@@ -132,7 +132,7 @@ class SwitchMeasurement {
 
   // Measures one switch. If there are several GPUs, the slowest GPU counts, so that samples are
   // independent.
-  Result<void> MeasureSwitch(const std::vector<int>& gpus, SwitchCase& one) {
+  Result<void> MeasureSwitch(int gpus, SwitchCase& one) {
     PERSEUS_RETURN_IF_ERROR(run_.CheckStop());
     PERSEUS_ASSIGN_OR_RETURN(auto records, run_.node.Record(gpus, Setting{one.to_mhz, one.to_mhz},
                                                             kBeforeSwitch, kAfterSwitch));

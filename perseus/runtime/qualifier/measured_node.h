@@ -80,6 +80,8 @@ struct SwitchRecord {
   std::vector<WorkSample> samples;
 };
 
+// The telemetry of each GPU.
+using GpuReadings = std::vector<std::vector<device::Telemetry>>;
 // The time between two readings of a GPU in MeasuredNode::Read.
 inline constexpr Nanoseconds kBetweenReadings = 2 * kMillisecond;
 
@@ -90,8 +92,9 @@ class MeasuredNode {
   MeasuredNode(const MeasuredNode&) = delete;
   MeasuredNode& operator=(const MeasuredNode&) = delete;
 
-  virtual int gpu_count() const = 0;
-  virtual device::Device& device(int gpu) = 0;
+  int gpu_count() const { return static_cast<int>(devices_.size()); }
+  device::Device& device(int gpu) const { return *devices_[static_cast<std::size_t>(gpu)]; }
+  const std::vector<device::Device*>& devices() const { return devices_; }
   virtual Clock& clock() = 0;
 
   // Returns an empty text if the node can run this load or this operation. Otherwise, returns a
@@ -105,22 +108,38 @@ class MeasuredNode {
   // Starts the load on the GPU, and ends the previous load. Requires that WhyNot(load) is empty.
   virtual Result<void> Run(int gpu, Load load) = 0;
 
-  // Requests the setting of the SM clock on these GPUs at the same moment. Records their work from
-  // the time `before` ahead of the call until the time `after` following it. Without a setting, the
-  // call only records. Returns one record for each of `gpus`. Fails if the driver fails.
-  virtual device::DeviceResult<std::vector<SwitchRecord>> Record(
-      const std::vector<int>& gpus, const std::optional<device::Setting>& setting,
-      Nanoseconds before, Nanoseconds after) = 0;
+  // Starts the load on all GPUs.
+  Result<void> RunOnAll(Load load) {
+    for (int gpu = 0; gpu < gpu_count(); ++gpu) PERSEUS_RETURN_IF_ERROR(Run(gpu, load));
+    return {};
+  }
+  // Requests the setting of the SM clock on all GPUs.
+  device::DeviceResult<void> LockAll(const device::Setting& setting) {
+    for (device::Device* device : devices_) {
+      PERSEUS_RETURN_IF_ERROR(device->Apply(device::Control::kSmClock, setting));
+    }
+    return {};
+  }
+  device::DeviceResult<void> LockAll(int mhz) { return LockAll({mhz, mhz}); }
 
-  // Reads the telemetry of these GPUs for `duration` from now on, each GPU about every
+  // Requests the setting of the SM clock on the first `gpus` GPUs at the same moment. Records their
+  // work from the time `before` ahead of the call until the time `after` following it. Without a
+  // setting, the call only records. Returns one record for each GPU. Fails if the driver fails.
+  virtual device::DeviceResult<std::vector<SwitchRecord>> Record(
+      int gpus, const std::optional<device::Setting>& setting, Nanoseconds before,
+      Nanoseconds after) = 0;
+
+  // Reads the telemetry of all GPUs for `duration` from now on, each GPU about every
   // kBetweenReadings. Fails if the driver fails.
-  virtual device::DeviceResult<std::vector<std::vector<device::Telemetry>>> Read(
-      const std::vector<int>& gpus, Nanoseconds duration) = 0;
+  virtual device::DeviceResult<GpuReadings> Read(Nanoseconds duration) = 0;
 
   // Repeats the operation for `duration`. Meanwhile, the GPUs run what the operation needs.
   // Afterwards, they are idle. Requires that WhyNot(operation) is empty.
   virtual Result<Timing> Time(Operation operation, const Disturbance& disturbance,
                               Nanoseconds duration) = 0;
+
+ protected:
+  std::vector<device::Device*> devices_;  // At least one.
 };
 
 // Waits on the node's clock.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "perseus/base/limits.h"
 #include "perseus/base/statistics.h"
@@ -34,15 +33,9 @@ std::string Text(double value, std::string_view unit) {
   return unit == "%" ? fmt::format("{:.3g} %", value * 100) : fmt::format("{:.4g} {}", value, unit);
 }
 
-std::vector<int> AllGpus(const MeasuredNode& node) {
-  std::vector<int> gpus(static_cast<std::size_t>(node.gpu_count()));
-  std::iota(gpus.begin(), gpus.end(), 0);
-  return gpus;
-}
-
-std::vector<std::string> NamesOf(MeasuredNode& node) {
+std::vector<std::string> NamesOf(const MeasuredNode& node) {
   std::vector<std::string> names;
-  for (const int gpu : AllGpus(node)) names.push_back(node.device(gpu).info().uuid);
+  for (const device::Device* gpu : node.devices()) names.push_back(gpu->info().uuid);
   return names;
 }
 
@@ -55,8 +48,8 @@ bool IsRefusal(DeviceErrorKind kind) {
 // clocks.
 Result<void> CheckKinds(QualifyRun& run) {
   const device::DeviceInfo& first = run.node.device(0).info();
-  for (const int gpu : run.all_gpus) {
-    const device::DeviceInfo& info = run.node.device(gpu).info();
+  for (const device::Device* gpu : run.node.devices()) {
+    const device::DeviceInfo& info = gpu->info();
     if (info.name == first.name && info.sm_clocks_mhz == first.sm_clocks_mhz) continue;
     return FailAs(ErrorKind::kSystem,
                   "{} ({}) and {} ({}) are different kinds of GPU, or have different clocks "
@@ -79,7 +72,7 @@ void CheckLoads(QualifyRun& run) {
 // in any case. If the driver refuses, everything else is measured without setting clocks.
 Result<void> CheckRights(QualifyRun& run) {
   if (!run.can_set) return {};
-  for (const int gpu : run.all_gpus) {
+  for (int gpu = 0; gpu < run.node.gpu_count(); ++gpu) {
     const device::DeviceInfo& info = run.node.device(gpu).info();
     std::string why = info.measure_only;
     if (why.empty() && !info.sm_clocks_mhz.empty()) {
@@ -113,33 +106,24 @@ void CheckClocks(QualifyRun& run) {
   }
 }
 
-// Checks that power and clocks can be read, and ends the trials of energy counters. A driver that
+// Ends the trials of energy counters, and checks that power and clocks can be read. A driver that
 // refuses this read will also refuse later reads.
 Result<void> CheckReadings(QualifyRun& run) {
-  std::vector<device::Device*> on_trial;
-  for (const int gpu : run.all_gpus) {
-    const auto read = run.node.device(gpu).Read();
-    if (read && read->power_w && read->scope == device::PowerScope::kGpu) {
-      if (read->counter == device::CounterState::kOnTrial) {
-        on_trial.push_back(&run.node.device(gpu));
-      }
-      continue;
-    }
-    if (read) {
-      run.can_read = false;
-      run.Limit(fmt::format(
-          "No power was measured: {} {}.", run.node.device(gpu).info().uuid,
-          read->power_w ? "reports the power of its whole module" : "does not report its power"));
-      return {};
-    }
-    if (!IsRefusal(read.error().kind)) return Fail(read);
+  const auto readings = device::EndTrials(run.node.devices(), run.node.clock());
+  for (std::size_t i = 0; i < readings.size(); ++i) {
+    const auto& read = readings[i];
+    if (!read && !IsRefusal(read.error().kind)) return Fail(read);
+    if (read && HasPower(*read)) continue;
     run.can_read = false;
     run.Limit(
-        fmt::format("The driver refuses readings, so neither power nor energy was measured: {}.",
-                    read.error().Message()));
+        !read ? fmt::format(
+                    "The driver refuses readings, so neither power nor energy was measured: {}.",
+                    read.error().Message())
+              : fmt::format("No power was measured: {} {}.", run.node.devices()[i]->info().uuid,
+                            read->power_w ? "reports the power of its whole module"
+                                          : "does not report its power"));
     return {};
   }
-  if (!on_trial.empty()) device::EndTrials(on_trial, run.node.clock());
   return {};
 }
 
@@ -178,16 +162,10 @@ std::optional<SwitchClocks> ChooseSwitchClocks(const std::vector<int>& clocks_mh
   // The first clock below the top clock that is at least 3 % lower.
   const auto above = std::upper_bound(clocks_mhz.begin(), end, kNearPart * clocks.top_mhz);
   clocks.near_mhz = above == clocks_mhz.begin() ? clocks_mhz.front() : *(above - 1);
-  clocks.far_mhz = NearestClock(clocks_mhz, kFarPart * clocks.top_mhz);
+  clocks.far_mhz = NearestTo(clocks_mhz, kFarPart * clocks.top_mhz);
   if (clocks.far_mhz >= clocks.near_mhz) clocks.far_mhz = clocks_mhz.front();
   if (clocks.near_mhz <= clocks.far_mhz) return std::nullopt;
   return clocks;
-}
-
-int NearestClock(const std::vector<int>& clocks_mhz, double wanted_mhz) {
-  return *std::min_element(clocks_mhz.begin(), clocks_mhz.end(), [&](int a, int b) {
-    return std::abs(a - wanted_mhz) < std::abs(b - wanted_mhz);
-  });
 }
 
 std::optional<Estimate> Siblings::Combine(const std::string& what, std::string_view unit,
@@ -233,7 +211,6 @@ QualifyRun::QualifyRun(MeasuredNode& measured, const QualifyOptions& wanted)
     : node(measured),
       options(wanted),
       begin(measured.clock().Now()),
-      all_gpus(AllGpus(measured)),
       can_set(wanted.sets_clocks),
       siblings(NamesOf(measured)) {}
 
@@ -252,18 +229,6 @@ void QualifyRun::Limit(std::string sentence) {
 Result<void> QualifyRun::CheckStop() const {
   if (!options.should_stop()) return {};
   return FailAs(ErrorKind::kSystem, "the measurement was interrupted, so it has no result");
-}
-
-Result<void> QualifyRun::LockAll(const device::Setting& setting) {
-  for (const int gpu : all_gpus) {
-    PERSEUS_RETURN_IF_ERROR(node.device(gpu).Apply(device::Control::kSmClock, setting));
-  }
-  return {};
-}
-
-Result<void> QualifyRun::RunOnAll(Load load) {
-  for (const int gpu : all_gpus) PERSEUS_RETURN_IF_ERROR(node.Run(gpu, load));
-  return {};
 }
 
 Load QualifyRun::BusyLoad() const {

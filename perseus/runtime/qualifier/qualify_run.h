@@ -31,9 +31,6 @@ inline constexpr double kFarPart = 0.4;
 // Returns the clocks with the highest top_mhz that is at most `most_mhz`, or nullopt if the list
 // has fewer than three clocks up to there.
 std::optional<SwitchClocks> ChooseSwitchClocks(const std::vector<int>& clocks_mhz, int most_mhz);
-// Returns the clock of the list that is nearest to the wanted clock. Requires that the list is not
-// empty.
-int NearestClock(const std::vector<int>& clocks_mhz, double wanted_mhz);
 
 // One value of all GPUs of a node, and the GPUs whose values differ from those of their siblings.
 //
@@ -69,6 +66,11 @@ class Siblings {
   std::vector<std::string> differences_;
 };
 
+// Whether the driver reports the power of this GPU alone.
+inline bool HasPower(const device::Telemetry& telemetry) {
+  return telemetry.power_w && telemetry.scope == device::PowerScope::kGpu;
+}
+
 struct QualifyRun {
   QualifyRun(MeasuredNode& measured, const QualifyOptions& wanted);
 
@@ -78,9 +80,6 @@ struct QualifyRun {
   void Limit(std::string sentence);
   // Fails if the caller requested a stop.
   Result<void> CheckStop() const;
-  Result<void> LockAll(const device::Setting& setting);
-  Result<void> LockAll(int mhz) { return LockAll(device::Setting{mhz, mhz}); }
-  Result<void> RunOnAll(Load load);
   // Returns kCompute if the node can run this load. Otherwise returns kIdle.
   Load BusyLoad() const;
   // Returns the duration of this fraction of the whole qualification.
@@ -91,7 +90,6 @@ struct QualifyRun {
   MeasuredNode& node;
   const QualifyOptions& options;
   const Nanoseconds begin;
-  const std::vector<int> all_gpus;
   bool can_set = false;  // Whether clocks can be set.
   bool can_read = true;  // Whether power and clocks can be read.
   SwitchClocks clocks;   // Only valid if can_set.

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "perseus/base/statistics.h"
+
 namespace perseus::tuner {
 namespace {
 
@@ -121,11 +123,8 @@ std::map<profiler::InstructionGroup, int> UsualClocks(
       samples += option.samples;
     }
     for (const auto& [group, sum] : sums) {
-      const double mean_mhz = sum.first / sum.second;
-      const int nearest =
-          *std::ranges::min_element(clocks, {}, [&](int mhz) { return std::abs(mhz - mean_mhz); });
       int& highest = usual[group];
-      highest = std::max(highest, nearest);
+      highest = std::max(highest, NearestTo(clocks, sum.first / sum.second));
     }
   }
   return usual;

@@ -126,123 +126,105 @@ TEST_F(SharedClockTest, ReadableDataEndsThePoll) {
   close(event);
 }
 
+class SharedClockRingTest : public SharedClockTest {
+ protected:
+  static constexpr Nanoseconds kKept = 7 * kMillisecond;  // How long a process keeps the token.
+
+  // Runs processes that pass messages from `in` of one to `out` of the next one. Each process takes
+  // part, calls pass(clock, is_first, in, out), and has a thread that wakes periodically.
+  template <typename Pass>
+  void RunRing(std::size_t processes, Part part, Pass pass) {
+    std::vector<std::array<int, 2>> sockets(processes);
+    for (auto& pair : sockets) {
+      ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair.data()), 0);
+    }
+    void* const shared = mmap(nullptr, sizeof(std::atomic<std::size_t>), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(shared, MAP_FAILED);
+    auto& ready = *new (shared) std::atomic<std::size_t>(0);
+    std::vector<pid_t> children;
+    for (std::size_t i = 0; i < processes; ++i) {
+      children.push_back(StartProcess([&] {
+        const auto clock = Open();
+        std::atomic<std::uint32_t> is_over = 0;
+        auto taken = clock->TakePart(part);
+        std::thread periodic([&] {
+          const auto its_part = clock->TakePart(Part::kPeriodic);
+          while (is_over == 0) clock->WaitWhile(is_over, 0, clock->Now() + 10 * kMillisecond);
+        });
+        // If a process began before all take part, time would already pass.
+        for (++ready; ready < processes;) std::this_thread::yield();
+        const bool is_exact = pass(*clock, i == 0, sockets[i][0], sockets[(i + 1) % processes][1]);
+        taken.reset();
+        is_over = 1;
+        WakeAll(is_over);
+        periodic.join();
+        return is_exact;
+      }));
+    }
+    for (const pid_t child : children) EXPECT_EQ(StatusOf(child), 0);
+    munmap(shared, sizeof(std::atomic<std::size_t>));
+  }
+};
+
 // Processes pass a token around. Each process keeps it for some time, and has a thread that wakes
 // periodically. With any scheduling of the processes, no time passes between sending and receiving.
-TEST_F(SharedClockTest, NoTimePassesWhileAMessageIsOnItsWay) {
-  constexpr int kProcesses = 4;
+TEST_F(SharedClockRingTest, NoTimePassesWhileAMessageIsOnItsWay) {
   constexpr int kRounds = 50;
-  constexpr Nanoseconds kKept = 7 * kMillisecond;
-  std::array<std::array<int, 2>, kProcesses> sockets{};
-  for (auto& pair : sockets) {
-    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair.data()), 0);
-  }
-  void* const shared = mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(shared, MAP_FAILED);
-  auto& ready = *new (shared) std::atomic<int>(0);
-  std::vector<pid_t> children;
-  for (std::size_t i = 0; i < kProcesses; ++i) {
-    children.push_back(StartProcess([&] {
-      const auto clock = Open();
-      std::atomic<std::uint32_t> is_over = 0;
-      std::thread periodic([&] {
-        const auto part = clock->TakePart(Part::kPeriodic);
-        while (is_over == 0) clock->WaitWhile(is_over, 0, clock->Now() + 10 * kMillisecond);
-      });
-      auto part = clock->TakePart(Part::kLeads);
-      // If a process began before all take part, time would already pass.
-      for (++ready; ready < kProcesses;) std::this_thread::yield();
-      const int in = sockets[i][0];
-      const int out = sockets[(i + 1) % kProcesses][1];
-      bool is_exact = true;
-      const auto pass_on = [&] {
-        const Nanoseconds now = clock->Now();
-        is_exact = send(out, &now, sizeof now, 0) == sizeof now && is_exact;
-      };
-      if (i == 0) pass_on();
-      for (int round = 0; round < kRounds;) {
-        pollfd wanted{in, POLLIN, 0};
-        if (clock->Poll({&wanted, 1}, Clock::kNever) == 0) continue;
-        Nanoseconds sent = 0;
-        is_exact =
-            recv(in, &sent, sizeof sent, 0) == sizeof sent && sent == clock->Now() && is_exact;
-        const Nanoseconds until = clock->Now() + kKept;
-        WaitUntil(*clock, until);
-        is_exact = clock->Now() == until && is_exact;
-        if (i != 0 || ++round < kRounds) pass_on();
-        if (i != 0) ++round;
-      }
-      part.reset();
-      is_over = 1;
-      WakeAll(is_over);
-      periodic.join();
-      return is_exact;
-    }));
-  }
-  for (const pid_t child : children) EXPECT_EQ(StatusOf(child), 0);
-  munmap(shared, sizeof(std::atomic<int>));
+  RunRing(4, Part::kLeads, [](Clock& clock, bool is_first, int in, int out) {
+    bool is_exact = true;
+    const auto pass_on = [&] {
+      const Nanoseconds now = clock.Now();
+      is_exact = send(out, &now, sizeof now, 0) == sizeof now && is_exact;
+    };
+    if (is_first) pass_on();
+    for (int round = 0; round < kRounds;) {
+      pollfd wanted{in, POLLIN, 0};
+      if (clock.Poll({&wanted, 1}, Clock::kNever) == 0) continue;
+      Nanoseconds sent = 0;
+      is_exact = recv(in, &sent, sizeof sent, 0) == sizeof sent && sent == clock.Now() && is_exact;
+      const Nanoseconds until = clock.Now() + kKept;
+      WaitUntil(clock, until);
+      is_exact = clock.Now() == until && is_exact;
+      if (!is_first || ++round < kRounds) pass_on();
+      if (!is_first) ++round;
+    }
+    return is_exact;
+  });
 }
 
 // As above, but the processes take part as a whole. A thread of each waits for the message in a
 // call of which the clock knows nothing, and wakes the thread that keeps the token.
-TEST_F(SharedClockTest, NoTimePassesWhileProcessesPassAMessage) {
-  constexpr int kProcesses = 3;
+TEST_F(SharedClockRingTest, NoTimePassesWhileProcessesPassAMessage) {
   constexpr int kRounds = 30;
-  constexpr Nanoseconds kKept = 7 * kMillisecond;
-  std::array<std::array<int, 2>, kProcesses> sockets{};
-  for (auto& pair : sockets) {
-    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair.data()), 0);
-  }
-  void* const shared = mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(shared, MAP_FAILED);
-  auto& ready = *new (shared) std::atomic<int>(0);
-  std::vector<pid_t> children;
-  for (std::size_t i = 0; i < kProcesses; ++i) {
-    children.push_back(StartProcess([&] {
-      const auto clock = Open();
-      auto part = clock->TakePart(Part::kProcess);
-      std::atomic<std::uint32_t> is_over = 0;
-      std::thread periodic([&] {
-        const auto its_part = clock->TakePart(Part::kPeriodic);
-        while (is_over == 0) clock->WaitWhile(is_over, 0, clock->Now() + 10 * kMillisecond);
-      });
-      for (++ready; ready < kProcesses;) std::this_thread::yield();
-      std::atomic<Nanoseconds> sent = 0;
-      std::thread receiver([&] {
-        for (int round = 0; round < kRounds; ++round) {
-          Nanoseconds at = 0;
-          if (recv(sockets[i][0], &at, sizeof at, 0) != sizeof at) at = -1;
-          sent = at;
-          sent.notify_one();
-          while (sent == at) std::this_thread::yield();
-        }
-      });
-      bool is_exact = true;
-      const auto pass_on = [&] {
-        const Nanoseconds now = clock->Now();
-        const int out = sockets[(i + 1) % kProcesses][1];
-        is_exact = send(out, &now, sizeof now, 0) == sizeof now && is_exact;
-      };
-      if (i == 0) pass_on();
-      for (int round = 1; round <= kRounds; ++round) {
-        sent.wait(0);
-        const Nanoseconds until = clock->Now() + kKept;
-        is_exact = sent.exchange(0) + kKept == until && is_exact;
-        WaitUntil(*clock, until);
-        is_exact = clock->Now() == until && is_exact;
-        if (i != 0 || round < kRounds) pass_on();
+  RunRing(3, Part::kProcess, [](Clock& clock, bool is_first, int in, int out) {
+    std::atomic<Nanoseconds> sent = 0;
+    std::thread receiver([&] {
+      for (int round = 0; round < kRounds; ++round) {
+        Nanoseconds at = 0;
+        if (recv(in, &at, sizeof at, 0) != sizeof at) at = -1;
+        sent = at;
+        sent.notify_one();
+        while (sent == at) std::this_thread::yield();
       }
-      receiver.join();
-      part.reset();
-      is_over = 1;
-      WakeAll(is_over);
-      periodic.join();
-      return is_exact;
-    }));
-  }
-  for (const pid_t child : children) EXPECT_EQ(StatusOf(child), 0);
-  munmap(shared, sizeof(std::atomic<int>));
+    });
+    bool is_exact = true;
+    const auto pass_on = [&] {
+      const Nanoseconds now = clock.Now();
+      is_exact = send(out, &now, sizeof now, 0) == sizeof now && is_exact;
+    };
+    if (is_first) pass_on();
+    for (int round = 1; round <= kRounds; ++round) {
+      sent.wait(0);
+      const Nanoseconds until = clock.Now() + kKept;
+      is_exact = sent.exchange(0) + kKept == until && is_exact;
+      WaitUntil(clock, until);
+      is_exact = clock.Now() == until && is_exact;
+      if (!is_first || round < kRounds) pass_on();
+    }
+    receiver.join();
+    return is_exact;
+  });
 }
 
 // The process that dies has looked whether all processes sleep. Now this one looks.

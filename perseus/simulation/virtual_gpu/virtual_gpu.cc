@@ -1,5 +1,6 @@
 #include "perseus/simulation/virtual_gpu/virtual_gpu.h"
 #include "perseus/base/limits.h"
+#include "perseus/base/statistics.h"
 #include "perseus/base/units.h"
 
 #include <algorithm>
@@ -56,9 +57,7 @@ int ClockList::HighestUpTo(int clock_mhz) const {
 }
 
 int ClockList::Nearest(double clock_mhz) const {
-  return *std::min_element(mhz.begin(), mhz.begin() + count, [clock_mhz](int a, int b) {
-    return std::abs(a - clock_mhz) < std::abs(b - clock_mhz);
-  });
+  return NearestTo({mhz.begin(), mhz.begin() + count}, clock_mhz);
 }
 
 VirtualGpu::VirtualGpu(const VirtualGpuModel& model, std::uint64_t seed, Nanoseconds at)
