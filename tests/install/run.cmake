@@ -9,6 +9,12 @@ function(run)
   endif()
 endfunction()
 
+# Without a change of the headers, the cache has the objects.
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(ENV{CMAKE_CXX_COMPILER_LAUNCHER} ${CCACHE})
+endif()
+
 file(REMOVE_RECURSE ${SCRATCH})
 run(${CMAKE_COMMAND} --install ${PERSEUS_BUILD} --prefix ${SCRATCH}/prefix)
 run(${CMAKE_COMMAND} -S ${CONSUMER} -B ${SCRATCH}/build -G Ninja
