@@ -380,7 +380,7 @@ TEST_F(ClientTest, EightRanksOfANodeFollowThePlan) {
     EXPECT_EQ(header.gpu, Uuid(i));
     EXPECT_TRUE(header.may_set_clocks);
     EXPECT_FALSE(header.sm_clocks_mhz.empty());
-    const auto& last = std::get<protocol::RanStep>(records.back());
+    const auto& last = std::get<protocol::RanStep>(records[kSteps]);
     ASSERT_THAT(last.instructions, SizeIs(8));
     for (std::size_t at = 0; at < 8; ++at) {
       EXPECT_EQ(last.instructions[at].frequency_mhz,
