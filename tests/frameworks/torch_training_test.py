@@ -131,6 +131,75 @@ class TrainingTest(ScratchTest):
         train(model, Nothing(), steps=5, microbatches=1)
         self.assertEqual(self.recorded_of(handle)[-3:], [[F0, B0]] * 3)
 
+    def test_backward_of_a_generator_has_all_gradients(self):
+        gradients = []
+        for attached in (False, True):
+            model = Model()
+            if attached:
+                self.attach(model)
+            losses = [model(torch.ones(1, 4)).sum(), model(torch.zeros(1, 4)).sum()]
+            torch.autograd.backward(loss for loss in losses)
+            gradients.append([parameter.grad.tolist() for parameter in model.parameters()])
+        self.assertEqual(gradients[0], gradients[1])
+
+    def test_the_class_of_an_attached_model_is_its_own(self):
+        model = torch.nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
+        handle = self.attach(model)
+        model(torch.ones(1, 2)).sum().backward()
+        self.assertEqual(type(model).__name__, "ParametrizedLinear")
+        torch.nn.utils.parametrize.remove_parametrizations(model, "weight")
+        self.assertIs(model.__class__, nn.Linear)
+        handle.detach()
+        self.assertIs(type(model), nn.Linear)
+
+    def test_another_model_is_not_attached_without_a_word(self):
+        first, second = Model(), Model()
+        self.assertIs(self.attach(first), self.attach(first))
+        with self.assertLogs("perseus", "WARNING"):
+            self.assertFalse(self.attach(second).is_attached)
+
+    def test_a_model_in_eval_mode_is_a_warning(self):
+        model = Model().eval()
+        self.attach(model)
+        with self.assertLogs("perseus", "WARNING") as logs:
+            train(model, steps=5)
+        self.assertIn("no forward of its model is seen", "".join(logs.output))
+
+    def test_fx_traces_an_attached_model_as_before(self):
+        def nodes(model):
+            return [node.op for node in torch.fx.symbolic_trace(model).graph.nodes]
+
+        class Outer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = nn.Linear(2, 2)
+
+            def forward(self, x):
+                return self.inner(x)
+
+        model = Outer()
+        expected = nodes(model)
+        self.attach(model.inner)
+        self.assertEqual(nodes(model), expected)
+
+    def test_a_compiled_function_that_calls_the_model(self):
+        model = Model()
+        compilations = []
+
+        def backend(module, _):
+            compilations.append(module)
+            return module.forward
+
+        @torch.compile(backend=backend, fullgraph=True)
+        def loss_of(x):
+            return model(x).square().mean()
+
+        handle = self.attach(model)
+        for _ in range(3):
+            loss_of(torch.ones(1, 4)).backward()
+        self.assertEqual(len(compilations), 1)
+        self.assertTrue(handle.is_attached)
+
     @works("torch", "training without a pipeline: torch.compile")
     def test_compiled_models_do_not_compile_again(self):
         compilations = []
@@ -174,6 +243,26 @@ class UnchangedProgramTest(ScratchTest):
         done = self.run_program()
         self.assertNotIn("perseus:", done.stderr)
         self.assertEqual(self.recorded(), [[F0, B0, F1, B1]] * 4)
+
+    def test_a_pipeline_whose_optimizer_steps_before_it_is_recorded_as_one(self):
+        """As get_optimizer_state_dict() does before a checkpoint is loaded."""
+        program = self.scratch / "pipeline.py"
+        program.write_text(
+            "import torch, torch.distributed as dist\n"
+            "from torch.distributed.pipelining import PipelineStage, ScheduleGPipe\n"
+            "dist.init_process_group('gloo', store=dist.HashStore(), rank=0, world_size=1)\n"
+            "module = torch.nn.Linear(2, 2)\n"
+            "optimizer = torch.optim.SGD(module.parameters())\n"
+            "optimizer.step()\n"
+            "stage = PipelineStage(module, 0, 1, torch.device('cpu'))\n"
+            "schedule = ScheduleGPipe(stage, 2, loss_fn=lambda y, x: (y - x).square().mean())\n"
+            "for _ in range(3):\n"
+            "    schedule.step(torch.ones(4, 2), target=torch.zeros(4, 2))\n"
+            "    optimizer.step()\n"
+            "dist.destroy_process_group()\n"
+        )
+        self.run_program(script=[program])
+        self.assertEqual(self.recorded(), [[F0, F1, B0, B1]] * 3)
 
     def test_parameters_without_a_module_are_whole_steps(self):
         program = self.scratch / "own.py"

@@ -199,6 +199,10 @@ Result<VerifiedPlans> PlansToVerify(const VerifyFlags& flags) {
                            ReadPlan(in_force ? path_of(in_force->plan) : flags.plan, plans.text));
   plans.pipelines = flags.pipelines.value_or(plans.plan.job.pipelines);
   if (!in_force) return plans;
+  if (std::ssize(in_force->plans) > plans.pipelines) {
+    return Fail("--pipelines {} is less than the {} pipelines with plans of their own",
+                plans.pipelines, in_force->plans.size());
+  }
   for (const auto& [dp_rank, plan] : in_force->plans) {
     PERSEUS_ASSIGN_OR_RETURN(plans.faster[dp_rank],
                              ReadPlan(path_of(plan), plans.texts_of_faster[dp_rank]));

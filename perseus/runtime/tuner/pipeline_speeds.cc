@@ -12,13 +12,16 @@ namespace {
 // Differences of pipelines that are smaller do not matter.
 constexpr double kLeastDifference = 0.001;
 constexpr double kStandardErrors = 3;
+// No measurement is more exact: a few equal times are no proof.
+constexpr double kLeastError = 1e-4;
 
 // The weighted mean of the logarithms of ratios.
 class MeanRatio {
  public:
   // `error` is the relative standard error of the ratio.
   void Add(double ratio, double error) {
-    if (!(ratio > 0) || !std::isfinite(error) || !(error > 0)) return;
+    if (!(ratio > 0) || !std::isfinite(error)) return;
+    error = std::max(error, kLeastError);
     const double weight = 1 / (error * error);
     const double logarithm = std::log(ratio);
     sum_ += weight * logarithm;
@@ -111,6 +114,7 @@ class Model {
   Model(const std::map<protocol::RankId, profiler::KnownGpu>& gpus,
         std::span<const profiler::MeasuredOption> pooled)
       : measured_(MeasurementsOf(gpus, pooled)), options_(pooled.begin(), pooled.end()) {
+    for (const auto& [name, gpu] : gpus) pipelines_[name.dp_rank];  // Also without a measurement.
     constexpr int kTurns = 8;
     for (int turn = 0; turn < kTurns; ++turn) {
       EstimateRatios();
@@ -123,7 +127,7 @@ class Model {
 
  private:
   void EstimateRatios() {
-    pipelines_.clear();
+    for (auto& [dp_rank, pipeline] : pipelines_) pipeline.clear();
     for (const Measured& one : measured_) {
       const profiler::MeasuredOption& mean = options_[one.option];
       Ratios& ratios = pipelines_[one.dp_rank][mean.group][one.place];
@@ -162,24 +166,19 @@ class Model {
   std::map<int, RatiosOfPipeline> pipelines_;
 };
 
-// The times of a pipeline, rounded to a multiple of `step`. Pipelines with equal keys share a plan.
-std::vector<int> KeyOf(const RatiosOfPipeline& pipeline, double step) {
+// The times of a pipeline in each of `groups`, rounded to a multiple of `step`. Pipelines with
+// equal keys share a plan. What is not known counts as the mean.
+std::vector<int> KeyOf(const RatiosOfPipeline& pipeline,
+                       const std::map<profiler::InstructionGroup, int>& groups, double step) {
   std::vector<int> key;
-  for (const auto& [group, ratios] : pipeline) {
-    for (const Ratios& one : ratios) {
-      key.push_back(static_cast<int>(std::lround(std::log(one.time.CertainValue()) / step)));
+  for (const auto& [group, highest] : groups) {
+    const auto ratios = pipeline.find(group);
+    for (const std::size_t place : {0U, 1U}) {
+      const double time = ratios == pipeline.end() ? 1 : ratios->second[place].time.CertainValue();
+      key.push_back(static_cast<int>(std::lround(std::log(time) / step)));
     }
   }
   return key;
-}
-
-std::map<std::vector<int>, std::vector<int>> GroupsBy(
-    const std::map<int, RatiosOfPipeline>& pipelines, double step) {
-  std::map<std::vector<int>, std::vector<int>> groups;
-  for (const auto& [dp_rank, pipeline] : pipelines) {
-    groups[KeyOf(pipeline, step)].push_back(dp_rank);
-  }
-  return groups;
 }
 
 // The options of a mean GPU, with the factors of these pipelines: the slowest time and the mean
@@ -211,12 +210,18 @@ std::vector<profiler::MeasuredOption> OptionsOf(const std::vector<int>& dp_ranks
 std::vector<AlikePipelines> GroupAlike(const std::map<protocol::RankId, profiler::KnownGpu>& gpus,
                                        std::span<const profiler::MeasuredOption> pooled, int most) {
   const Model model(gpus, pooled);
-  if (model.pipelines().empty()) return {{{}, {pooled.begin(), pooled.end()}}};
+  const auto all_groups = HighestClocks(pooled);
+  const auto group_by = [&](double step) {
+    std::map<std::vector<int>, std::vector<int>> groups;
+    for (const auto& [dp_rank, pipeline] : model.pipelines()) {
+      groups[KeyOf(pipeline, all_groups, step)].push_back(dp_rank);
+    }
+    return groups;
+  };
+  // With a step above all differences, all keys are equal.
   double step = kLeastDifference;
-  auto groups = GroupsBy(model.pipelines(), step);
-  while (static_cast<int>(groups.size()) > most) {
-    groups = GroupsBy(model.pipelines(), step *= 1.5);
-  }
+  auto groups = group_by(step);
+  while (std::ssize(groups) > most) groups = group_by(step *= 1.5);
   std::vector<AlikePipelines> alike;
   for (const auto& [key, dp_ranks] : groups) {
     const bool is_all = groups.size() == 1;

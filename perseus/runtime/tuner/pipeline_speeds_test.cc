@@ -92,6 +92,18 @@ TEST(GroupAlikeTest, AClockAtWhichOnlyFastGpusRanIsNotFast) {
   EXPECT_NEAR(groups[1].options[0].time_s, ToSeconds(kSlow), 5e-5);
 }
 
+// A pipeline that has run too few instructions is as fast as the mean.
+TEST(GroupAlikeTest, APipelineWithoutMeasurementsIsInAGroup) {
+  auto gpus = GpusWith({{kFast, kSlow}, {kFast * 9 / 10, kSlow * 9 / 10}});
+  gpus.emplace(
+      protocol::RankId{2, 0, 0},
+      profiler::KnownGpu{"GPU", "A100", profiler::GpuMeasurements(profiler::MeasuringSettings())});
+  EXPECT_THAT(GroupAlike(gpus, PooledOptions(gpus), 16), SizeIs(3));
+  const auto one = GroupAlike(gpus, PooledOptions(gpus), 1);
+  ASSERT_THAT(one, SizeIs(1));
+  EXPECT_THAT(one[0].dp_ranks, ElementsAre(0, 1, 2));
+}
+
 TEST(GroupAlikeTest, ManyPipelinesShareFewPlansWithTheTimesOfTheSlowest) {
   std::vector<Times> times;
   for (int i = 0; i < 12; ++i) {

@@ -106,10 +106,22 @@ class _Replacement:
         return typing.cast, (None, self._perseus_before)  # Returns its second argument.
 
 
+_OF_OBJECT = vars(object)["__class__"]
+
+
 def _set_class(owner: Any, members: Mapping[str, Any]) -> Callable[[], bool]:
     """Gives the object a class of its own. Returns the function that sets the class back."""
     cls, names = type(owner), tuple(members)
-    about = {"__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__}
+    about = {
+        "__slots__": (),
+        "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
+        # Code that makes another object of this class, or changes the class, means the original one.
+        "__class__": property(
+            lambda self: cls if type(self) is ours else type(self),
+            lambda self, new: _OF_OBJECT.__set__(self, new),
+        ),
+    }
     ours = type(cls)(cls.__name__, (cls,), {**members, **about})
     ours.__reduce_ex__ = _reduce_as(cls, ours)  # type: ignore[method-assign]
     ours_of = weakref.ref(ours)

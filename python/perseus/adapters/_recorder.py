@@ -110,9 +110,9 @@ _recorders: "weakref.WeakValueDictionary[Tuple[int, int, int], Recorder]"
 _recorders = weakref.WeakValueDictionary()
 
 
-def is_recording() -> bool:
-    """Whether an adapter records a pipeline of this process."""
-    return any(recorder.is_attached for recorder in _recorders.values())
+def is_recording(other_than: Optional[Recorder] = None) -> bool:
+    """Whether an adapter records in this process."""
+    return any(one.is_attached and one is not other_than for one in _recorders.values())
 
 
 class Recorder:
