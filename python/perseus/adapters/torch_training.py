@@ -32,7 +32,7 @@ import weakref
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Set
 
 from perseus import _session
-from perseus.adapters import _outside
+from perseus.adapters import _outside, class_in
 from perseus.adapters._devices import current_gpu, stream_of_current_gpu
 from perseus.adapters._mesh import find_ranks_without_pipeline
 from perseus.adapters._patches import Patches, function_of
@@ -47,7 +47,9 @@ _MOST_UNSEEN = 3  # After that many steps that are not recorded, the rank says s
 
 def matches(target: Any) -> bool:
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(target, torch.nn.Module)
+    if torch is None or class_in(target, "deepspeed.runtime.pipe") is not None:  # A pipeline.
+        return False
+    return isinstance(target, torch.nn.Module)
 
 
 def attach(model: Any, mesh: Any, options: Mapping[str, Any]) -> Handle:

@@ -72,15 +72,21 @@ class PackageFinder:
         )
 
 
+_has_failed = False
+
+
 def attach(module):
-    """Calls the adapter of a framework's module. Never fails."""
+    """Calls the adapter of a framework's module. Never fails. Reports the first failure."""
+    global _has_failed
     try:
         importlib.import_module(ADAPTERS[module.__name__]).auto(module)
     except Exception as error:
-        print(
-            f"perseus: cannot attach to {module.__name__} ({error}); training runs without Perseus",
-            file=sys.stderr,
-        )
+        if not _has_failed:
+            _has_failed = True
+            print(
+                f"perseus: cannot attach to {module.__name__} ({error}); training runs without Perseus",
+                file=sys.stderr,
+            )
 
 
 def install():
