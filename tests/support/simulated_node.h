@@ -395,12 +395,12 @@ class SimulatedNode final : public MeasuredNode {
 
   void Sample(SimulatedGpu& gpu, Nanoseconds from, Nanoseconds to,
               std::vector<WorkSample>& samples) {
-    constexpr Nanoseconds kDistance = 110 * kMicrosecond;
-    for (Nanoseconds at = from; at < to; at += kDistance) {
+    constexpr Nanoseconds kSamplingPeriod = 110 * kMicrosecond;
+    for (Nanoseconds at = from; at < to; at += kSamplingPeriod) {
       const double work = gpu.WorkAt(at);
       if (gpu.is_stopped()) continue;  // A kernel that stops writes no sample.
       const double noise = model_.time_noise * Normal(world_.random);
-      const Nanoseconds seen = at + std::llround(noise * kDistance);
+      const Nanoseconds seen = at + std::llround(noise * kSamplingPeriod);
       if (samples.empty() || seen > samples.back().at) samples.push_back({seen, work});
     }
   }
