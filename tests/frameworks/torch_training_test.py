@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import perseus
-from observed import ALONE, EXAMPLES, HOOK, OFF, ScratchTest, hooks_of
+from observed import EXAMPLES, HOOK, OFF, ScratchTest, hooks_of
 from works import works
 
 F0, B0, F1, B1 = ("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1)
@@ -27,7 +27,7 @@ class Model(nn.Module):
         return self.second(torch.tanh(self.first(x)))
 
 
-def train(model, optimizer=None, steps=2, microbatches=2, closes=True):
+def train(model, optimizer=None, steps=2, microbatches=2):
     """Returns the losses."""
     optimizer = optimizer or torch.optim.AdamW(model.parameters())
     losses = []

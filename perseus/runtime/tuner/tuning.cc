@@ -504,8 +504,14 @@ class Tuner {
 
   Result<void> MakePlan() {
     const std::optional<noise::Noise> noise = MeasuredNoise();
-    auto made = PacedPlans::Make(Job(), options_.job, options_.target, state_.gpus, reachable_mhz_,
-                                 noise, options_.changes);
+    // The state may have GPUs of pipelines that an earlier run had.
+    MeasuredGpus gpus;
+    for (const protocol::RankId& name : conductor_.ranks()) {
+      const auto known = state_.gpus.find(name);
+      if (known != state_.gpus.end()) gpus.emplace(*known);
+    }
+    auto made = PacedPlans::Make(Job(), options_.job, options_.target, gpus, reachable_mhz_, noise,
+                                 options_.changes);
     if (!made) {
       return FailAs(made.error().kind, "measuring ended because {}, and this gives no plan: {}",
                     reason_, made.error().Message());

@@ -192,8 +192,8 @@ ordered_json StragglerJson(const store::StragglerRecord& straggler,
   if (ratio < kFarBelow || ratio > 1 / kFarBelow) {
     json["warning"] = fmt::format(
         "the {} is far from the measurement, and the larger one counts (correct it, or withdraw "
-        "it: perseus job straggler JOB {} --over)",
-        store::Name(straggler.source), straggler.dp_rank);
+        "it)",
+        store::Name(straggler.source));
   }
   return json;
 }
