@@ -1,4 +1,7 @@
-"""Builds the wheel: CMake compiles the extension modules, libperseus.so and the program, and installs them."""
+"""Builds the wheel: CMake compiles the extension modules, libperseus.so and the program, and installs them.
+
+The modules use the stable ABI of Python 3.10, so the wheel works with each later Python, too.
+"""
 
 import os
 import pathlib
@@ -19,7 +22,10 @@ def version():
 
 
 def cmake(*arguments):
-    subprocess.run(["cmake", *map(str, arguments)], check=True)
+    try:
+        subprocess.run(["cmake", *map(str, arguments)], check=True)
+    except FileNotFoundError:
+        sys.exit("error: cmake is missing (install the packages of the build: scripts/quickstart does)")
 
 
 class CMakeBuild(build_ext):
@@ -36,8 +42,9 @@ class CMakeBuild(build_ext):
                 "PERSEUS_REQUIRE_PYTHON": "ON",
             }
             defined = [f"-D{name}={value}" for name, value in options.items()]
-            cmake("-S", ROOT, "-B", build, "-GNinja", *defined)
-            cmake("--build", build, "--target", "python_package")
+            generator = ["-GNinja"] if shutil.which("ninja") else []
+            cmake("-S", ROOT, "-B", build, *generator, *defined)
+            cmake("--build", build, "--target", "python_package", "--parallel", os.cpu_count() or 1)
         with tempfile.TemporaryDirectory() as prefix:
             for component in ["python", "python_wheel"]:
                 cmake("--install", build, "--prefix", prefix, "--component", component)
@@ -56,7 +63,10 @@ setup(
     # CMake puts all of the package together; the extension says that the wheel is for one platform.
     packages=[],
     py_modules=[],
-    ext_modules=[Extension("perseus._client", sources=[])],
+    ext_modules=[Extension("perseus._client", sources=[], py_limited_api=True)],
     cmdclass={"build_ext": CMakeBuild},
-    options={"egg_info": {"egg_base": "build"}},  # Not beside the sources.
+    options={
+        "egg_info": {"egg_base": "build"},  # Not beside the sources.
+        "bdist_wheel": {"py_limited_api": "cp310"},
+    },
 )

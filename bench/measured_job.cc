@@ -2,24 +2,20 @@
 
 #include <fmt/core.h>
 
-#include <cstdlib>
-
 #include "perseus/base/file.h"
 
 namespace perseus {
 
-std::filesystem::path SharedDirectory() {
-  if (const char* directory = std::getenv("PERSEUS_SHARED_DIR")) return directory;
-  return std::filesystem::path(PERSEUS_SOURCE_DIR) / ".." / "shared";
+std::filesystem::path PublishedDirectory() {
+  return std::filesystem::path(PERSEUS_SOURCE_DIR) / "tests/data/published";
 }
 
 std::filesystem::path ProfilePath(const MeasuredJob& job) {
-  return SharedDirectory() / "profiles" / fmt::format("{}_pp8_tp8.csv", job.name);
+  return PublishedDirectory() / fmt::format("{}_pp8_tp8.csv", job.name);
 }
 
 std::filesystem::path PublishedFrontierPath(const MeasuredJob& job, int microbatches) {
-  return SharedDirectory() / "reference" /
-         fmt::format("{}_mb{}_frontier.csv", job.name, microbatches);
+  return PublishedDirectory() / fmt::format("{}_mb{}_frontier.csv", job.name, microbatches);
 }
 
 Result<schedule::InstructionGraph> ReadIterationOf(const std::filesystem::path& profile,

@@ -1,5 +1,5 @@
 // Reads jobs that the authors of the published method measured: profiles and published results. The
-// files are not part of this repository (../shared, or the folder in PERSEUS_SHARED_DIR).
+// files are in tests/data/published.
 #pragma once
 
 #include <filesystem>
@@ -20,11 +20,11 @@ inline constexpr MeasuredJob kMeasuredJobs[] = {{"gpt3-175b_a100-sxm", 83.64, 1'
                                                 {"bloom-176b_a40", 70.38, 100'000}};
 inline constexpr int kMeasuredStages = 8;
 
-std::filesystem::path SharedDirectory();
+std::filesystem::path PublishedDirectory();
 std::filesystem::path ProfilePath(const MeasuredJob& job);
 std::filesystem::path PublishedFrontierPath(const MeasuredJob& job, int microbatches);
 
-// Returns one iteration of the job. Fails if the profile is absent.
+// Returns one iteration of the job.
 Result<schedule::InstructionGraph> ReadIteration(const MeasuredJob& job, int microbatches);
 
 // Returns one iteration of 1F1B over kMeasuredStages stages of any profile. Fails if the profile is

@@ -21,7 +21,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -49,14 +48,10 @@ struct Job {
   double blocking_power_w = 0;
 };
 
-// Calls print(measured job, microbatches) for each job whose profile exists.
+// Calls print(measured job, microbatches) for each job.
 template <typename Print>
 Result<void> ForMeasuredJobs(std::span<const int> microbatches, const Print& print) {
   for (const MeasuredJob& measured : kMeasuredJobs) {
-    if (!std::filesystem::exists(ProfilePath(measured))) {
-      fmt::print("{} is absent: skipped\n", ProfilePath(measured).string());
-      continue;
-    }
     for (const int count : microbatches) PERSEUS_RETURN_IF_ERROR(print(measured, count));
   }
   return {};

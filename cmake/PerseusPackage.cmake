@@ -44,7 +44,6 @@ macro(perseus_deb component name section description depends)
 endmacro()
 
 set(library "libperseus1 (= ${PROJECT_VERSION})")
-math(EXPR python_after "${PERSEUS_PYTHON_MINOR} + 1")
 perseus_deb(program perseus admin "GPU clocks that save energy in large model training
 Perseus measures the time and the energy of each stage of a training pipeline
 at each GPU clock. It computes the time-energy frontier of an iteration, and
@@ -63,5 +62,5 @@ their headers and a CMake package."
 perseus_deb(python python3-perseus python "Python package of Perseus
 Attaches Perseus to PyTorch, DeepSpeed and Megatron-core, marks the steps and
 instructions of other training loops, and plans from Python."
-  "${library}, python3 (>= 3.${PERSEUS_PYTHON_MINOR}), python3 (<< 3.${python_after}~), python3-numpy")
+  "${library}, python3 (>= 3.10), python3-numpy")
 include(CPack)

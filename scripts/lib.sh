@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 packages_build=(cmake ninja-build g++ ccache mold libexpected-dev libfmt-dev libcli11-dev
   nlohmann-json3-dev libtomlplusplus-dev duktape-dev zlib1g-dev libboost1.81-dev libssl-dev
   libeigen3-dev libspdlog-dev prometheus-cpp-dev libsqlite3-dev libpq-dev)
-packages_python=(python3 python3-dev python3-numpy pybind11-dev)
+packages_python=(python3 python3-dev python3-numpy)
 packages_wheel=(python3-venv python3-pip python3-setuptools python3-wheel)
 packages_web=(nodejs npm)
 packages_browser=(chromium)
@@ -112,15 +112,17 @@ install_python() {
   install_frameworks
 }
 
-# install_venv VENV PINS makes a virtual environment with the versions in the file PINS. It uses
-# Debian's Python, because the extension modules are built for this Python. The environment does not
-# use the system's packages, because the versions must be exact.
+# install_venv VENV PINS [BASE] makes a virtual environment with the versions in the file PINS. It
+# uses Debian's Python, because the extension modules are built for this Python. The environment does
+# not use the system's packages, because the versions must be exact. It uses those of the environment
+# BASE.
 install_venv() {
-  local venv=$1 pins=$2
+  local venv=$1 pins=$2 base=${3:-}
   ! cmp -s "$pins" "$venv/installed.txt" || return 0
   say "installing $pins into $venv"
   mkdir -p build
   if ! { /usr/bin/python3 -m venv --clear "$venv" &&
+    { [[ -z $base ]] || find "$(realpath "$base")"/lib/*/ -maxdepth 1 -name site-packages >"$(echo "$venv"/lib/*/site-packages)/base.pth"; } &&
     "$venv/bin/pip" install --progress-bar off -r <(grep -v "# no-deps" "$pins") &&
     { ! grep -q "# no-deps" "$pins" ||
       "$venv/bin/pip" install --progress-bar off --no-deps -r <(grep "# no-deps" "$pins"); }; } >"$venv.log" 2>&1; then
@@ -133,6 +135,11 @@ install_venv() {
 # install_frameworks makes the virtual environment build/venv with the training frameworks.
 install_frameworks() {
   install_venv build/venv scripts/frameworks.txt || leave_out "the adapters of the frameworks are not tested"
+}
+
+# install_trackers makes the virtual environment build/trackers, over build/venv.
+install_trackers() {
+  install_venv build/trackers scripts/trackers.txt build/venv || leave_out "the callbacks of trackers are not tested"
 }
 
 # install_docs makes the virtual environment build/docs-venv with the tools that make the

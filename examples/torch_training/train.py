@@ -68,6 +68,8 @@ def main():
         layers.insert(2, virtual.layer(flags.gpu_profile, rank))
     model, without_communication = wrap(nn.Sequential(*layers), flags.wrap)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    if flags.gpu_profile:
+        virtual.optimizer_step(optimizer, flags.gpu_profile, rank)
     codes = torch.tensor([code % VOCABULARY for code in pathlib.Path(__file__).read_bytes()])
     torch.manual_seed(rank)
     for step in range(flags.steps):

@@ -7,9 +7,9 @@ namespace perseus {
 namespace {
 
 // Indexed by InstructionKind.
-constexpr std::array<std::string_view, 9> kNames = {
-    "forward", "backward",   "backward_input", "backward_weight", "recompute",
-    "load",    "all_reduce", "optimizer",      "generic"};
+constexpr std::array<std::string_view, 10> kNames = {
+    "forward",        "backward", "backward_input", "backward_weight", "recompute",
+    "optimizer_step", "load",     "all_reduce",     "optimizer",       "generic"};
 static_assert(static_cast<std::size_t>(InstructionKind::kGeneric) + 1 == kNames.size());
 
 }  // namespace

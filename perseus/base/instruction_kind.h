@@ -14,22 +14,27 @@ enum class InstructionKind : std::uint8_t {
   kBackwardInput,   // dgrad: only the gradient of the activations.
   kBackwardWeight,  // wgrad: only the gradient of the weights.
   kRecompute,       // A second forward pass, for activations that were not kept.
+  kOptimizerStep,   // At the end of an iteration. Memory limits it more than the clock does.
   // Fixed instructions: no clock changes their time.
   kLoad,
   kAllReduce,
-  kOptimizer,
+  kOptimizer,  // One that was not measured.
   // An instruction of a general graph.
   kGeneric,
 };
 
 // The name in files: "forward", "backward", "backward_input", "backward_weight", "recompute",
-// "load", "all_reduce", "optimizer", "generic".
+// "optimizer_step", "load", "all_reduce", "optimizer", "generic".
 std::string_view Name(InstructionKind kind);
 
 // Returns the kind with this name, or nullopt if no kind has this name.
 std::optional<InstructionKind> ParseInstructionKind(std::string_view name);
 
-// Whether a profile measures this kind (the first five).
-constexpr bool IsComputation(InstructionKind kind) { return kind <= InstructionKind::kRecompute; }
+// The kinds that a profile measures come first. This is the last of them.
+inline constexpr InstructionKind kLastComputation = InstructionKind::kOptimizerStep;
+inline constexpr int kComputationKinds = static_cast<int>(kLastComputation) + 1;
+
+// Whether a profile measures this kind.
+constexpr bool IsComputation(InstructionKind kind) { return kind <= kLastComputation; }
 
 }  // namespace perseus

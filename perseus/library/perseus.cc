@@ -93,6 +93,14 @@ void perseus_instruction_end_on(perseus_session* session, void* stream) {
   if (session != nullptr) session->session->InstructionEndOn(stream);
 }
 
+void perseus_wait_begin(perseus_session* session) {
+  if (session != nullptr) session->session->WaitBegin();
+}
+
+void perseus_wait_end(perseus_session* session) {
+  if (session != nullptr) session->session->WaitEnd();
+}
+
 int perseus_use_plan(perseus_session* session, const char* path) {
   if (session == nullptr) return -1;
   try {
@@ -109,6 +117,19 @@ void perseus_read_counters(const perseus_session* session, perseus_counters* cou
   if (session != nullptr) now = session->session->Counters();
   now.size = size;
   std::memcpy(counters, &now, size);
+}
+
+void perseus_read_costs(const perseus_session* session, perseus_costs* costs) {
+  if (costs == nullptr || costs->size < sizeof costs->size) return;
+  const std::size_t size = std::min(costs->size, sizeof *costs);
+  perseus_costs now{};
+  try {
+    if (session != nullptr) now = session->session->Costs();
+  } catch (const std::exception&) {
+    // Memory may run out.
+  }
+  now.size = size;
+  std::memcpy(costs, &now, size);
 }
 
 size_t perseus_take_warning(perseus_session* session, char* buffer, size_t size) {

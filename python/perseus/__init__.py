@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 try:
     from perseus._client import (
+        Costs,
         Counters,
         Instruction,
         Session,
@@ -37,6 +38,8 @@ try:
         step_abandon,
         step_begin,
         step_end,
+        wait_begin,
+        wait_end,
     )
     from perseus._client import version as __version__
 except ModuleNotFoundError as missing:
@@ -45,6 +48,7 @@ except ModuleNotFoundError as missing:
         "build/release, and use the Python that they were built for (/usr/bin/python3 on Debian)"
     ) from missing
 from perseus._session import open, released
+from perseus._status import Interval, Status, progress, status
 from perseus.adapters import Handle, attach
 
 if TYPE_CHECKING:
@@ -73,17 +77,20 @@ else:
 
 __all__ = [
     "Baseline",
+    "Costs",
     "Counters",
     "Error",
     "Frontier",
     "Handle",
     "Instruction",
+    "Interval",
     "Plan",
     "PlanResult",
     "Schedule",
     "ScheduleRow",
     "ScheduleSearch",
     "Session",
+    "Status",
     "Step",
     "UnreachableError",
     "__version__",
@@ -93,10 +100,14 @@ __all__ = [
     "instruction_end",
     "open",
     "plan",
+    "progress",
     "released",
     "search_schedules",
+    "status",
     "step",
     "step_abandon",
     "step_begin",
     "step_end",
+    "wait_begin",
+    "wait_end",
 ]

@@ -11,7 +11,7 @@ import math
 import operator
 import os
 import reprlib
-from typing import Any, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,50 +43,52 @@ _NAMED_TARGETS = {
 }
 
 
-def settings(given: Mapping[str, Any]) -> "_planner.JobSettings":
+def settings(given: Mapping[str, Any]) -> Dict[str, Any]:
     """Returns the job of the arguments of perseus.plan or perseus.search_schedules, by their names."""
-    settings = _planner.JobSettings()
+    settings: Dict[str, Any] = {}
     profile = given["profile"]
     if isinstance(profile, (str, bytes, os.PathLike)):
-        settings.profile = path("profile", profile)
+        settings["profile"] = path("profile", profile)
     elif profile is not None:
-        settings.profile = "profile"
-        settings.profile_text = _profile_text(profile)
-    settings.schedule = text("schedule", given.get("schedule"))
-    settings.fold = flag("fold", given["fold"])
+        settings["profile"] = "profile"
+        settings["profile_text"] = _profile_text(profile)
+    settings["schedule"] = text("schedule", given.get("schedule"))
+    settings["fold"] = flag("fold", given["fold"])
     for name, value in given.items():
         if value is None:
             continue
         if name in _PATHS:
-            setattr(settings, _PATHS[name], path(name, value))
+            settings[_PATHS[name]] = path(name, value)
         elif name in _NUMBERS:
-            setattr(settings, name, checked(name, value))
+            settings[name] = checked(name, value)
         elif name in _LISTS:
-            setattr(settings, name, [checked(name, one) for one in several(value)])
+            settings[name] = [checked(name, one) for one in several(value)]
     if given["switch_cost"] is not None:
-        settings.set_switch_cost(*_switch_cost(given["switch_cost"]))
+        settings["switch_cost"] = _switch_cost(given["switch_cost"])
     _limit_changes(settings, given)
     return settings
 
 
-def _limit_changes(settings: "_planner.JobSettings", given: Mapping[str, Any]) -> None:
+def _limit_changes(settings: Dict[str, Any], given: Mapping[str, Any]) -> None:
     most = given["max_switches"]
     if flag("per_instruction", given.get("per_instruction", False)):
         if most is not None:
             raise Error("max_switches and per_instruction exclude each other (leave out one)")
-        settings.limit = _planner.ChangeLimit.none
+        settings["limit"] = "none"
     elif isinstance(most, str) and most == "auto" and "per_instruction" in given:
-        settings.limit = _planner.ChangeLimit.auto
+        settings["limit"] = "auto"
     elif most is not None:
-        settings.limit = _planner.ChangeLimit.given
-        settings.most_changes = checked("max_switches", most)
-    settings.with_tradeoff = flag("switch_tradeoff", given.get("switch_tradeoff", False))
+        settings["limit"] = "given"
+        settings["most_changes"] = checked("max_switches", most)
+    settings["with_tradeoff"] = flag("switch_tradeoff", given.get("switch_tradeoff", False))
 
 
-def wishes(given: Mapping[str, Any]) -> "_planner.Wishes":
+def wishes(given: Mapping[str, Any]) -> Dict[str, Any]:
     """Returns what perseus.plan asks for, besides the targets and the limit of clock changes."""
-    wishes = _planner.Wishes()
-    wishes.effort = checked("effort", given["effort"])
+    wishes: Dict[str, Any] = {
+        "effort": checked("effort", given["effort"]),
+        "with_frontier": flag("frontier", given["frontier"]),
+    }
     if given["noise_percent"] is not None:
         percents = several(given["noise_percent"])
         if len(percents) not in (1, 2):
@@ -94,8 +96,7 @@ def wishes(given: Mapping[str, Any]) -> "_planner.Wishes":
                 f"noise_percent: {_shown(given['noise_percent'])} is neither a number nor a pair "
                 "(give the noise of single instructions, and that of whole pp_ranks)"
             )
-        wishes.set_noise(*[checked("noise_percent", one) for one in (*percents, 0)[:2]])
-    wishes.with_frontier = flag("frontier", given["frontier"])
+        wishes["noise_percent"] = [checked("noise_percent", one) for one in (*percents, 0)[:2]]
     return wishes
 
 
@@ -154,7 +155,7 @@ def several(given: Any) -> List[Any]:
     return list(given)
 
 
-def _switch_cost(given: Any) -> Tuple[float, float]:
+def _switch_cost(given: Any) -> List[float]:
     try:
         stall_s, energy_j = given
     except (TypeError, ValueError):
@@ -162,7 +163,7 @@ def _switch_cost(given: Any) -> Tuple[float, float]:
             f"switch_cost: {_shown(given)} is not a pair (give the stall in s and the energy in J "
             "of a change)"
         ) from None
-    return float(checked("switch_stall_s", stall_s)), float(checked("switch_energy_j", energy_j))
+    return [checked("switch_stall_s", stall_s), checked("switch_energy_j", energy_j)]
 
 
 def targets(arguments: Mapping[str, Any]) -> List[Tuple[str, float, float]]:

@@ -21,6 +21,12 @@ UnreachableError = _planner.UnreachableError
 _KINDS = np.array(_planner.kind_names())
 
 
+def _array(column: Tuple[str, bytes]) -> NDArray[Any]:
+    """Returns the numbers of a column: its type of NumPy, and the bytes."""
+    kind, content = column
+    return np.frombuffer(content, dtype=kind).copy()
+
+
 @dataclasses.dataclass(frozen=True)
 class Baseline:
     """One iteration of one pipeline with every instruction at maximum frequency."""
@@ -50,6 +56,12 @@ class Frontier:
     prices_w: NDArray[np.float64]  #: What the instructions save for one more second there (W).
     errors_j: NDArray[np.float64]  #: How far the frontier may be above energies_j (J); 0: exact.
     least_energy: int  #: Index of the point of least energy: its time is T*.
+
+    @classmethod
+    def _of(cls, columns: Dict[str, Any]) -> Frontier:
+        least_energy = columns.pop("least_energy")
+        return cls(**{name: _array(column) for name, column in columns.items()},
+                   least_energy=least_energy)
 
     def energy_at(self, time_s: Union[float, NDArray[np.float64]]) -> Any:
         """Returns the least energy of an iteration that may take up to `time_s`.
@@ -155,18 +167,20 @@ class Plan:
         max_switches: The limit of clock changes of a GPU that the plan was made for, or None.
     """
 
-    def __init__(self, planned: "_planner.PlannedTarget", baseline: Baseline) -> None:
-        self._planned = planned
-        self.name: str = planned.name
-        self.target: str = planned.target
-        self.deadline_s: float = planned.deadline_s
-        self.time_s: float = planned.time_s
-        self.energy_j: float = planned.energy_j
-        self.lower_bound_j: float = planned.lower_bound_j
-        self.gap: float = planned.gap
-        self.saving: float = 1 - planned.energy_j / baseline.energy_j
-        self.switches: int = planned.switches
-        self.max_switches: Optional[int] = planned.max_switches
+    def __init__(
+        self, planned: Dict[str, Any], file: "_planner.PlannedFile", baseline: Baseline
+    ) -> None:
+        self._file = file
+        self.name: str = planned["name"]
+        self.target: str = planned["target"]
+        self.deadline_s: float = planned["deadline_s"]
+        self.time_s: float = planned["time_s"]
+        self.energy_j: float = planned["energy_j"]
+        self.lower_bound_j: float = planned["lower_bound_j"]
+        self.gap: float = planned["gap"]
+        self.saving: float = 1 - self.energy_j / baseline.energy_j
+        self.switches: int = planned["switches"]
+        self.max_switches: Optional[int] = planned["max_switches"]
 
     def __repr__(self) -> str:
         return (
@@ -197,10 +211,12 @@ class Plan:
             - energy_j: of all GPUs of the pp_rank (J).
             - name: the name of the instruction; only with a general graph.
         """
-        columns = self._planned.instructions()
+        found = _planner.instructions(self._file)
+        names = found.pop("name", None)
+        columns = {name: _array(column) for name, column in found.items()}
         columns["kind"] = _KINDS[columns["kind"]]
-        if "name" in columns:
-            columns["name"] = np.array(columns["name"], dtype=str)
+        if names is not None:
+            columns["name"] = np.array(names, dtype=str)
         table = np.empty(
             len(columns["pp_rank"]), dtype=[(name, column.dtype) for name, column in columns.items()]
         )
@@ -212,14 +228,14 @@ class Plan:
     def knobs(self) -> Dict[str, NDArray[np.float64]]:
         """Returns the chosen values of all knobs except the clock, by the name of the knob.
 
-        Each array has one value for each row of `instructions`: NaN if the plan chooses none.
+        Each array has one value for each row of `instructions`: NaN if the plan chooses none. A text
+        counts as its number in `knob_labels` of the plan file.
         """
-        return dict(self._planned.knobs())
+        return {name: _array(column) for name, column in _planner.knobs(self._file).items()}
 
     def to_json(self) -> str:
         """Returns the text of the plan file (JSON; docs/formats.md)."""
-        text: str = self._planned.to_json()
-        return text
+        return _planner.format_plan(self._file)
 
     def save(self, path: PathLike) -> None:
         """Writes the plan file, as `perseus plan` does. Training jobs can follow it.
@@ -239,26 +255,27 @@ class PlanResult:
         schedule: The order of instructions that the plans follow; None for a general graph.
         switch_tradeoff: What each limit of clock changes saves with no slowdown; None if the limit
             was given. Each row has max_switches, saving (a fraction, or None if no plan was found)
-            and lower_bound_j.
+            and lower_bound_j (None if no plan exists).
         plans: All plans by name, in the order of the requested targets.
     """
 
     def __init__(
         self,
         job: "_planner.PlanningJob",
+        described: Dict[str, Any],
         targets: List[Tuple[str, float, float]],
-        wishes: "_planner.Wishes",
+        wishes: Dict[str, Any],
     ) -> None:
         self._job = job
         self._wishes = wishes
-        self.baseline = Baseline(*job.baseline())
+        self.baseline = Baseline(*described["baseline"])
         self.plans: Dict[str, Plan] = {}
         planned = self._plan(targets)
-        self._wishes.with_frontier = False  # It is known now.
-        columns = planned.frontier()
-        self.frontier: Optional[Frontier] = None if columns is None else Frontier(**columns)
-        self.switch_tradeoff: Optional[List[Dict[str, Any]]] = job.tradeoff(planned)
-        schedule = job.schedule()
+        self._wishes["with_frontier"] = False  # It is known now.
+        columns = planned["frontier"]
+        self.frontier: Optional[Frontier] = None if columns is None else Frontier._of(columns)
+        self.switch_tradeoff: Optional[List[Dict[str, Any]]] = planned["switch_tradeoff"]
+        schedule = described["schedule"]
         if schedule:
             schedule["in_flight"] = tuple(schedule["in_flight"])
         self.schedule: Optional[Schedule] = Schedule(**schedule) if schedule else None
@@ -307,18 +324,12 @@ class PlanResult:
             UnreachableError: No plan meets a target. The message says which values can be met.
         """
         planned = self._plan(arguments.targets(locals()))
-        return self.plans[planned.plans[0].name]
+        return self.plans[planned["plans"][0][0]["name"]]
 
-    def _plan(self, targets: List[Tuple[str, float, float]]) -> "_planner.PlannedTargets":
-        planned = self._job.plan(
-            [
-                _planner.Target(getattr(_planner.TargetKind, kind), value, gpu_hour)
-                for kind, value, gpu_hour in targets
-            ],
-            self._wishes,
-        )
-        for one in planned.plans:
-            self.plans.setdefault(one.name, Plan(one, self.baseline))
+    def _plan(self, targets: List[Tuple[str, float, float]]) -> Dict[str, Any]:
+        planned = _planner.plan(self._job, targets, self._wishes)
+        for one, file in planned["plans"]:
+            self.plans.setdefault(one["name"], Plan(one, file, self.baseline))
         return planned
 
 
@@ -449,10 +460,11 @@ def plan(
         raise Error("schedule, schedule_file and graph exclude each other (leave out two)")
     settings = arguments.settings(given)
     wishes = arguments.wishes(given)
-    planning_job = _planner.PlanningJob(settings)
-    for warning in planning_job.warnings():
+    planning_job = _planner.load(settings)
+    described = _planner.describe(planning_job)
+    for warning in described["warnings"]:
         warnings.warn(warning, UserWarning, stacklevel=2)
-    return PlanResult(planning_job, targets, wishes)
+    return PlanResult(planning_job, described, targets, wishes)
 
 
 def search_schedules(

@@ -15,6 +15,7 @@ from perseus._log import log as _log
 PathLike = Union[str, "os.PathLike[str]"]
 
 was_opened = False  # Whether the program has opened a session itself.
+job_directory_of_newest: Optional[PathLike] = None  # None: PERSEUS_JOB_DIR.
 
 
 def open(  # noqa: A001: users call it perseus.open().
@@ -70,7 +71,7 @@ def open(  # noqa: A001: users call it perseus.open().
         TypeError: An argument is unknown, or has a wrong type. The message says which.
         ValueError: A number or a text is impossible.
     """
-    global was_opened
+    global was_opened, job_directory_of_newest
     if isinstance(stages, str) or not (stages is None or hasattr(stages, "__iter__")):
         raise TypeError(f"stages: {stages!r} is not a list of numbers (for example, [0, 7])")
     session = _client.Session(
@@ -88,7 +89,7 @@ def open(  # noqa: A001: users call it perseus.open().
         pp_ranks=_number("pp_ranks", pp_ranks),
     )
     _client.set_default(session)
-    was_opened = True
+    was_opened, job_directory_of_newest = True, job_directory
     return session
 
 

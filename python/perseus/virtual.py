@@ -25,11 +25,38 @@ from perseus import _virtual
 if TYPE_CHECKING:
     import torch
 
-PathLike = Union[str, "os.PathLike[str]"]
-Instruction = _virtual.Instruction
-Profile = _virtual.Profile
+    from perseus._virtual import Instruction
 
-_gpu: Optional[_virtual.Gpu] = None
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+class Profile:
+    """The times and energies of the instructions of a job, from a CSV file."""
+
+    def __init__(self, path: PathLike) -> None:
+        self._profile = _virtual.load_profile(os.fsencode(path))
+
+    def find(self, stage: int, kind: str, chunk: int) -> Optional[Instruction]:
+        """Returns None if the profile does not have this instruction."""
+        return _virtual.find(self._profile, stage, kind, chunk)
+
+
+class Gpu:
+    """A virtual GPU that only this process computes on."""
+
+    def __init__(self, description: PathLike, gpu: int) -> None:
+        self._gpu = _virtual.open_gpu(os.fsencode(description), gpu)
+
+    def compute(self, instruction: Instruction) -> None:
+        """Waits until the GPU has done the instruction."""
+        _virtual.compute(self._gpu, instruction)
+
+    def throttle(self, clock_mhz: Optional[int]) -> None:
+        """Holds the clock of the GPU down, as heat does. None: no longer."""
+        _virtual.throttle(self._gpu, clock_mhz)
+
+
+_gpu: Optional[Gpu] = None
 
 
 def is_available() -> bool:
@@ -37,7 +64,7 @@ def is_available() -> bool:
     return os.environ.get("PERSEUS_DEVICES", "").startswith("virtual:")
 
 
-def gpu() -> _virtual.Gpu:
+def gpu() -> Gpu:
     """The virtual GPU of this process. Its method compute(instruction) waits until it is done.
 
     Raises:
@@ -48,8 +75,22 @@ def gpu() -> _virtual.Gpu:
         if not is_available():
             raise ValueError("no virtual node (set PERSEUS_DEVICES=virtual:node.toml)")
         node = os.environ["PERSEUS_DEVICES"].partition(":")[2]
-        _gpu = _virtual.Gpu(node, int(os.environ.get("LOCAL_RANK", "0")))
+        _gpu = Gpu(node, int(os.environ.get("LOCAL_RANK", "0")))
     return _gpu
+
+
+def optimizer_step(optimizer: torch.optim.Optimizer, profile: PathLike, stage: int) -> None:
+    """Occupies the virtual GPU while the optimizer steps, if the profile has an optimizer_step.
+
+    Args:
+        optimizer: The optimizer.
+        profile: As for layer().
+        stage: The row `stage` of the profile.
+    """
+    instruction = Profile(profile).find(stage, "optimizer_step", 0)
+    if instruction is not None:
+        device, step = gpu(), instruction
+        optimizer.register_step_pre_hook(lambda *_: device.compute(step))
 
 
 def layer(profile: PathLike, stage: int, chunk: int = 0) -> torch.nn.Module:
@@ -64,7 +105,7 @@ def layer(profile: PathLike, stage: int, chunk: int = 0) -> torch.nn.Module:
     """
     import torch
 
-    table = Profile(os.fspath(profile))
+    table = Profile(profile)
     forward, backward, dgrad, wgrad = (
         table.find(stage, kind, chunk)
         for kind in ("forward", "backward", "backward_input", "backward_weight")

@@ -124,6 +124,15 @@ bool End(SessionObject* session) {
   return true;
 }
 
+// Calls perseus_wait_begin or perseus_wait_end within an instruction.
+template <void (*kCall)(perseus_session*)>
+bool Wait(SessionObject* session) {
+  if (session->is_in_call || !session->is_running) return true;
+  if (session->on_stream) return CallOnDevice(session, kCall);
+  kCall(session->handle.get());
+  return true;
+}
+
 bool BeginStep(SessionObject* session) {
   if (session->is_in_call) return RefuseSecondThread();
   session->counts = {};
@@ -147,7 +156,7 @@ bool AbandonStep(SessionObject* session) {
 // null.
 SessionObject* Enter(HookObject* object) {
   SessionObject* const session = object->session != nullptr ? object->session : DefaultSession();
-  Py_XSETREF(object->entered, As<SessionObject>(NewReference(session)));
+  Replace(object->entered, NewReference(session));
   return session;
 }
 
@@ -189,7 +198,7 @@ void DeallocateHook(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
   Py_XDECREF(As<HookObject>(self)->session);
   Py_XDECREF(As<HookObject>(self)->entered);
-  type->tp_free(self);
+  PyObject_Free(self);
   Py_DECREF(type);
 }
 
@@ -231,7 +240,7 @@ PyObject* WithSession(PyObject* self, const Hook& hook) {
 // Returns the object of `with`. An object of the module uses the default session at the time of the
 // `with`.
 PyObject* MakeHook(PyTypeObject* type, PyObject* self, const Instruction& instruction) {
-  PyObject* const object = type->tp_alloc(type, 0);
+  PyObject* const object = PyType_GenericAlloc(type, 0);
   if (object == nullptr) return nullptr;
   if (IsSession(self)) As<HookObject>(object)->session = As<SessionObject>(Py_NewRef(self));
   As<HookObject>(object)->instruction = instruction;
@@ -254,6 +263,12 @@ PyObject* InstructionBeginFunction(PyObject* self, PyObject* const* arguments, P
   return WithSession(self, [&](SessionObject* session) { return Begin(session, *instruction); });
 }
 PyObject* InstructionEndFunction(PyObject* self, PyObject*) { return WithSession(self, End); }
+PyObject* WaitBeginFunction(PyObject* self, PyObject*) {
+  return WithSession(self, Wait<perseus_wait_begin>);
+}
+PyObject* WaitEndFunction(PyObject* self, PyObject*) {
+  return WithSession(self, Wait<perseus_wait_end>);
+}
 
 constexpr int kWithKeywords = METH_FASTCALL | METH_KEYWORDS;
 PyMethodDef functions[] = {
@@ -292,6 +307,12 @@ PyMethodDef functions[] = {
      "Begins an instruction, for code with separate hooks before and after (see instruction)."},
     {"instruction_end", AsMethod(InstructionEndFunction), METH_NOARGS,
      "instruction_end()\n--\n\nEnds the instruction that began last, on the same stream."},
+    {"wait_begin", AsMethod(WaitBeginFunction), METH_NOARGS,
+     "wait_begin()\n--\n\nCall it within an instruction, before the GPU waits for other ranks on "
+     "the "
+     "stream of the instruction. The time until wait_end() does not count as work."},
+    {"wait_end", AsMethod(WaitEndFunction), METH_NOARGS,
+     "wait_end()\n--\n\nEnds what wait_begin() began."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

@@ -22,12 +22,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "perseus.h"
 
 namespace perseus::python {
 
-inline constexpr int kKinds = 5;
+inline constexpr int kKinds = 6;
 // Chunks from this number on have no counter. In such a chunk, an instruction without a microbatch
 // has the number 0.
 inline constexpr int kCountedChunks = 32;
@@ -84,6 +85,14 @@ bool IsSession(PyObject* object);
 bool AddSession(PyObject* module);
 bool AddHooks(PyObject* module, PyTypeObject* session);
 bool PrepareReading();  // Needed before ReadInstruction. Returns false if Python's error is set.
+
+// Replaces an owned reference.
+template <typename Object>
+void Replace(Object*& place, PyObject* owned) {
+  PyObject* const old =
+      reinterpret_cast<PyObject*>(std::exchange(place, reinterpret_cast<Object*>(owned)));
+  Py_XDECREF(old);
+}
 
 // Python stores every kind of function in one pointer type.
 template <typename Function>

@@ -7,8 +7,8 @@
 namespace perseus::python {
 namespace {
 
-constexpr const char* kKindNames[kKinds] = {"forward", "backward", "backward_input",
-                                            "backward_weight", "recompute"};
+constexpr const char* kKindNames[kKinds] = {"forward",         "backward",  "backward_input",
+                                            "backward_weight", "recompute", "optimizer_step"};
 enum Argument { kKind, kMicrobatch, kChunk, kStream, kArguments };
 constexpr const char* kArgumentNames[kArguments] = {"kind", "microbatch", "chunk", "stream"};
 
@@ -113,11 +113,11 @@ std::optional<Instruction> ReadInstruction(PyObject* const* arguments, Py_ssize_
   Instruction instruction;
   const char* wrong = nullptr;
   bool has_kind = false;
-  const Py_ssize_t keywords = keyword_names == nullptr ? 0 : PyTuple_GET_SIZE(keyword_names);
+  const Py_ssize_t keywords = keyword_names == nullptr ? 0 : PyTuple_Size(keyword_names);
   for (Py_ssize_t i = 0; i < count + keywords && wrong == nullptr; ++i) {
     const int argument =
         i < count ? static_cast<int>(i)
-                  : Find(PyTuple_GET_ITEM(keyword_names, i - count), argument_texts, kArguments);
+                  : Find(PyTuple_GetItem(keyword_names, i - count), argument_texts, kArguments);
     if (argument < 0 || argument >= kArguments) {
       wrong =
           "instruction: the arguments are kind, microbatch, chunk and stream, and no others; "

@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t kLongestWarning = 4096;
 
 PyTypeObject* counters_type = nullptr;
+PyTypeObject* costs_type = nullptr;
 PyTypeObject* session_type = nullptr;
 SessionObject* default_session = nullptr;  // Owned.
 PyObject* log_function = nullptr;
@@ -41,7 +42,8 @@ bool Log(const SessionObject* session, const char* message) {
   const std::string line = whose + message;
   PyObject* const text =
       PyUnicode_DecodeUTF8(line.data(), static_cast<Py_ssize_t>(line.size()), "replace");
-  PyObject* const result = text == nullptr ? nullptr : PyObject_CallOneArg(log_function, text);
+  PyObject* const result =
+      text == nullptr ? nullptr : PyObject_CallFunctionObjArgs(log_function, text, nullptr);
   Py_XDECREF(text);
   Py_XDECREF(result);
   return Swallow(log_function);
@@ -71,8 +73,8 @@ PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
     return nullptr;
   }
   options.plan_expires_at = expires;
-  options.flags = PERSEUS_QUIET;                             // The logger prints warnings.
-  auto* const session = AsSession(type->tp_alloc(type, 0));  // All bytes are zero.
+  options.flags = PERSEUS_QUIET;                                  // The logger prints warnings.
+  auto* const session = AsSession(PyType_GenericAlloc(type, 0));  // All bytes are zero.
   if (session == nullptr) return nullptr;
   perseus_session* opened = nullptr;
   Py_BEGIN_ALLOW_THREADS;
@@ -96,7 +98,7 @@ void Deallocate(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
   Close(AsSession(self));
   std::destroy_at(&AsSession(self)->handle);
-  type->tp_free(self);
+  PyObject_Free(self);
   Py_DECREF(type);
 }
 
@@ -118,7 +120,7 @@ PyObject* ExitMethod(PyObject* self, PyObject* const*, Py_ssize_t) {
 PyObject* UsePlanMethod(PyObject* self, PyObject* path) {
   PyObject* bytes = nullptr;  // Owned. A string or an os.PathLike, in the encoding of the system.
   if (path != Py_None && PyUnicode_FSConverter(path, &bytes) == 0) return nullptr;
-  const char* const text = bytes == nullptr ? nullptr : PyBytes_AS_STRING(bytes);
+  const char* const text = bytes == nullptr ? nullptr : PyBytes_AsString(bytes);
   // Keeps the session alive while another thread closes it, or while the interpreter exits.
   std::shared_ptr<perseus_session> handle = AsSession(self)->handle;
   int status = -1;
@@ -177,6 +179,39 @@ PyObject* GetCounters(PyObject* self, void*) {
   return counters;
 }
 
+PyStructSequence_Field cost_fields[] = {
+    {"steps", "Steps with known times."},
+    {"steps_on_plan", "Of these, the steps that ran a plan at its clocks."},
+    {"step_time_s", "Median time from step to step, of the last 30 s. 0: unknown."},
+    {"power_w", "Mean power of the GPU in these steps. 0: unknown."},
+    {"energy_j", "Energy of the GPU since the session began to measure. 0: unknown."},
+    {nullptr, nullptr}};
+PyStructSequence_Desc costs_description = {"perseus.Costs", "What the steps cost lately.",
+                                           cost_fields,
+                                           static_cast<int>(std::size(cost_fields)) - 1};
+
+PyObject* GetCosts(PyObject* self, void*) {
+  perseus_costs now{};
+  now.size = sizeof now;
+  perseus_read_costs(AsSession(self)->handle.get(), &now);
+  PyObject* const costs = PyStructSequence_New(costs_type);
+  if (costs == nullptr) return nullptr;
+  Py_ssize_t i = 0;
+  for (const std::uint64_t count : {now.steps, now.steps_on_plan}) {
+    PyStructSequence_SetItem(costs, i++, PyLong_FromUnsignedLongLong(count));
+  }
+  for (const double quantity : {now.step_time_s, now.power_w, now.energy_j}) {
+    PyStructSequence_SetItem(costs, i++, PyFloat_FromDouble(quantity));
+  }
+  if (PyErr_Occurred() == nullptr) return costs;
+  Py_DECREF(costs);
+  return nullptr;
+}
+
+PyObject* GetRank(PyObject* self, void*) {
+  return PyUnicode_FromString(AsSession(self)->name.data());
+}
+
 PyObject* GetIsOpen(PyObject* self, void*) {
   return PyBool_FromLong(AsSession(self)->handle != nullptr ? 1 : 0);
 }
@@ -193,10 +228,13 @@ PyMethodDef session_methods[] = {
     {"__enter__", AsMethod(EnterMethod), METH_NOARGS, nullptr},
     {"__exit__", AsMethod(ExitMethod), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr}};
-PyGetSetDef session_properties[] = {{"counters", GetCounters, nullptr,
-                                     "Numbers of what happened so far: perseus.Counters.", nullptr},
-                                    {"is_open", GetIsOpen, nullptr, "False after close.", nullptr},
-                                    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef session_properties[] = {
+    {"counters", GetCounters, nullptr, "Numbers of what happened so far: perseus.Counters.",
+     nullptr},
+    {"costs", GetCosts, nullptr, "What the steps cost lately: perseus.Costs.", nullptr},
+    {"rank", GetRank, nullptr, "The rank of the job, such as \"dp0-pp3-tp0\".", nullptr},
+    {"is_open", GetIsOpen, nullptr, "False after close.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot session_slots[] = {
     {Py_tp_doc, const_cast<char*>("One rank of a job. perseus.open() makes it.")},
     {Py_tp_new, reinterpret_cast<void*>(New)},
@@ -212,7 +250,7 @@ PyObject* SetDefault(PyObject*, PyObject* session) {
     PyErr_SetString(PyExc_TypeError, "not a Session");
     return nullptr;
   }
-  Py_XSETREF(default_session, AsSession(Py_NewRef(session)));
+  Replace(default_session, Py_NewRef(session));
   Py_RETURN_NONE;
 }
 
@@ -245,14 +283,20 @@ PyObject* ReleaseClocks(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+PyObject* NewestSession(PyObject*, PyObject*) {
+  if (OpenSessions().empty()) Py_RETURN_NONE;
+  return Py_NewRef(reinterpret_cast<PyObject*>(OpenSessions().back()));
+}
+
 PyObject* SetLog(PyObject*, PyObject* log) {
-  Py_XSETREF(log_function, Py_NewRef(log));
+  Replace(log_function, Py_NewRef(log));
   Py_RETURN_NONE;
 }
 
 PyMethodDef module_functions[] = {{"set_default", AsMethod(SetDefault), METH_O, nullptr},
                                   {"close_all", AsMethod(CloseAll), METH_O, nullptr},
                                   {"release_clocks", AsMethod(ReleaseClocks), METH_NOARGS, nullptr},
+                                  {"newest_session", AsMethod(NewestSession), METH_NOARGS, nullptr},
                                   {"set_log", AsMethod(SetLog), METH_O, nullptr},
                                   {nullptr, nullptr, 0, nullptr}};
 
@@ -291,10 +335,11 @@ bool LogWarnings(SessionObject* session) {
 
 bool AddSession(PyObject* module) {
   counters_type = PyStructSequence_NewType(&counters_description);
+  costs_type = PyStructSequence_NewType(&costs_description);
   session_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&session_spec));
-  return counters_type != nullptr && session_type != nullptr &&
+  return counters_type != nullptr && costs_type != nullptr && session_type != nullptr &&
          PyModule_AddType(module, counters_type) == 0 &&
-         PyModule_AddType(module, session_type) == 0 &&
+         PyModule_AddType(module, costs_type) == 0 && PyModule_AddType(module, session_type) == 0 &&
          PyModule_AddFunctions(module, module_functions) == 0 && AddHooks(module, session_type);
 }
 

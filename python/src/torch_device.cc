@@ -73,14 +73,14 @@ void CurrentDevice::Make(int device) {
   PyObject* const torch = Torch();
   PyObject* const cuda = torch == nullptr ? nullptr : PyObject_GetAttr(torch, names[kCuda]);
   PyObject* const now =
-      cuda == nullptr ? nullptr : PyObject_CallMethodNoArgs(cuda, names[kCurrentDevice]);
+      cuda == nullptr ? nullptr : PyObject_CallMethodObjArgs(cuda, names[kCurrentDevice], nullptr);
   TakeError();
   const int current = NumberOf(now);
   if (current >= 0 && current != device) {
     PyObject* const number = PyLong_FromLong(device);
-    PyObject* const guard = PyObject_CallMethodOneArg(cuda, names[kDevice], number);
+    PyObject* const guard = PyObject_CallMethodObjArgs(cuda, names[kDevice], number, nullptr);
     PyObject* const entered =
-        guard == nullptr ? nullptr : PyObject_CallMethodNoArgs(guard, names[kEnter]);
+        guard == nullptr ? nullptr : PyObject_CallMethodObjArgs(guard, names[kEnter], nullptr);
     is_current_ = entered != nullptr;
     if (is_current_) entered_ = Py_NewRef(guard);
     TakeError();

@@ -77,6 +77,17 @@ class ProgramTest(ScratchTest):
                 rows = [row["max_switches"] for row in found.switch_tradeoff or []]
                 self.assertEqual(rows, [row["max_switches"] for row in summary.get("switch_tradeoff", [])])
 
+    def test_a_limit_that_no_plan_keeps_has_no_bound(self):
+        self.run_program("synth", "--gpu=a100", "--stages=2", "-oprofile.csv")
+        # Forwards and backwards share no clock, so no plan has 0 clock changes.
+        header, *rows = (self.scratch / "profile.csv").read_text().splitlines()
+        kept = [row for row in rows if (int(row.split(",")[2]) // 15 % 2 == 0) == ("forward" in row)]
+        (self.scratch / "profile.csv").write_text("\n".join([header, *kept]) + "\n")
+        found = perseus.plan(self.scratch / "profile.csv", schedule="1f1b", microbatches=3,
+                             blocking_power_w=84, switch_latency_ms=0, switch_cost=(0, 0),
+                             switch_tradeoff=True)
+        self.assertEqual(found.switch_tradeoff[0], {"max_switches": 0, "saving": None, "lower_bound_j": None})
+
     def test_save_is_a_plan_that_the_program_evaluates(self):
         found = perseus.plan(PROFILE, **JOB)
         found.save(self.scratch / "plan.json")

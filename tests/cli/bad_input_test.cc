@@ -1,4 +1,5 @@
 // Tests that every bad input gives status 2, one line with the cause and the remedy, and no files.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <sstream>
@@ -89,40 +90,29 @@ TEST_F(UseTest, AFurtherValueOfAFlagIsExplained) {
   RunWell(std::string("plan --no-frontier --figure timeline.svg profile.csv") + kJob);
 }
 
-TEST_F(UseTest, AVNeedsAFoldedProfile) {
-  RunWell("synth --stages 8 --instructions forward,backward_input,backward_weight -o eight.csv");
-  const std::string plan = "plan eight.csv --schedule zb-v --microbatches 8 --blocking-power 80 ";
-  for (const std::string sizes : {"", "--pp-ranks 4"}) {
-    ExpectComplaint(Run(plan + sizes), 2,
-                    "use --pp-ranks 4, and number them in a V: stage s below 4 is chunk 0 of "
-                    "pp_rank s, and any other is chunk 1 of pp_rank 7 - s)");
-  }
-}
-
-TEST_F(UseTest, AnInterleavedScheduleNeedsChunks) {
-  RunWell("synth --stages 8 -o eight.csv");
-  const std::string plan =
-      "plan eight.csv --schedule interleaved-1f1b --chunks 2 --microbatches 8 --blocking-power 80 ";
-  for (const std::string sizes : {"", "--pp-ranks 4"}) {
-    ExpectComplaint(Run(plan + sizes), 2,
-                    "if its 8 stages are those of the model, use --pp-ranks 4, and number them in "
-                    "rounds, with the columns pp_rank and chunk: stage s is chunk floor(s / 4) "
-                    "of pp_rank s mod 4)");
-  }
-  // The advice of the error message is correct.
-  std::string folded = "pp_rank,chunk,instruction,frequency,time,energy\n";
+// The stages of the profile are those of the model, in their order. Here, two are on each pp_rank.
+TEST_F(UseTest, AScheduleWithSeveralStagesOnAPpRankTakesStagesOfTheModel) {
+  const std::string kinds = " --instructions forward,backward,backward_input,backward_weight ";
+  RunWell("synth --stages 8" + kinds + "-o eight.csv");
   std::istringstream rows(Read("eight.csv"));
   std::string row;
   std::getline(rows, row);
-  ASSERT_EQ(row.rfind("stage,instruction,frequency,time,energy", 0), 0U);
-  while (std::getline(rows, row)) {
-    const int stage = row.front() - '0';
-    folded += std::to_string(stage % 4) + "," + std::to_string(stage / 4) + row.substr(1) + "\n";
+  std::string by_chunk = "pp_rank,chunk," + row.substr(row.find(',') + 1) + '\n';
+  for (; std::getline(rows, row);) {
+    const int stage = std::stoi(row);
+    by_chunk += fmt::format("{},{}{}\n", stage % 4, stage / 4, row.substr(row.find(',')));
   }
-  Write("folded.csv", folded);
+  Write("chunks.csv", by_chunk);
+  const std::string interleaved =
+      " --schedule interleaved-1f1b --chunks 2 --microbatches 8 --blocking-power 80 --no-frontier ";
+  ExpectComplaint(Run("plan eight.csv" + interleaved), 2,
+                  "if its 8 stages are those of the model, use --pp-ranks 4)");
+  EXPECT_EQ(
+      nlohmann::json::parse(RunWell("plan eight.csv --pp-ranks 4 --json" + interleaved))["plans"],
+      nlohmann::json::parse(RunWell("plan chunks.csv --json" + interleaved))["plans"]);
   RunWell(
-      "plan folded.csv --schedule interleaved-1f1b --chunks 2 --pp-ranks 4 --microbatches 8 "
-      "--blocking-power 80 --no-frontier");
+      "plan eight.csv --schedule zb-v --pp-ranks 4 --microbatches 8 --blocking-power 80 "
+      "--no-frontier");
 }
 
 }  // namespace

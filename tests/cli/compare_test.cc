@@ -56,5 +56,58 @@ TEST_F(CompareTest, PerseusPublishedIsNeverSlowerThanItsLeastEnergy) {
   EXPECT_EQ(published["results"][2]["setting"], published["points"].back()["setting"]);
 }
 
+class CompareSchedulesTest : public CommandTest {
+ protected:
+  CompareSchedulesTest() { MakeProfile(); }
+  const std::string job_ = "compare profile.csv --microbatches 8 --blocking-power 84 ";
+};
+
+TEST_F(CompareSchedulesTest, HasOneBaselineAndTheMemory) {
+  const auto comparison = RunJson(job_ + "--schedule 1f1b --schedule gpipe --json");
+  EXPECT_EQ(comparison["format"], "perseus-schedule-comparison");
+  const auto& schedules = comparison["schedules"];
+  ASSERT_EQ(schedules.size(), 2U);
+  EXPECT_EQ(comparison["baseline"]["energy_j"], schedules[0]["energy_at_maximum_j"]);
+  EXPECT_EQ(schedules[0]["in_flight"].dump(), "[4,3,2,1]");
+  EXPECT_EQ(schedules[1]["in_flight"].dump(), "[8,8,8,8]");
+  for (const auto& one : schedules) {
+    const double energy_j = one["energy_j"];
+    EXPECT_DOUBLE_EQ(one["saving"],
+                     1 - energy_j / comparison["baseline"]["energy_j"].get<double>());
+    EXPECT_LE(one["time_s"].get<double>(), std::max(comparison["baseline"]["time_s"].get<double>(),
+                                                    one["time_at_maximum_s"].get<double>()));
+  }
+  EXPECT_THAT(RunWell(job_ + "--schedule 1f1b --schedule gpipe"), HasSubstr("  8 8 8 8\n"));
+}
+
+TEST_F(CompareSchedulesTest, PlansTheFirstScheduleAsThePlanVerbDoes) {
+  const auto comparison = RunJson(job_ + "--schedule 1f1b --schedule gpipe --json");
+  const auto plan =
+      RunJson("plan profile.csv --schedule 1f1b --microbatches 8 --blocking-power 84 --json");
+  EXPECT_EQ(comparison["schedules"][0]["energy_j"], plan["plans"][0]["energy_j"]);
+}
+
+TEST_F(CompareSchedulesTest, DrawsOneFrontierAndAllTimelines) {
+  const Outcome drawn = Run(job_ +
+                            "--schedule 1f1b --schedule gpipe --figure frontier.svg "
+                            "--figure schedules.svg --figure orders.svg");
+  if (drawn.err.find("no figures") != std::string::npos) GTEST_SKIP() << drawn.err;
+  ASSERT_EQ(drawn.status, 0) << drawn.err;
+  EXPECT_THAT(Read("frontier.svg"),
+              AllOf(HasSubstr("1f1b at maximum frequency"), HasSubstr("gpipe, plan")));
+  EXPECT_THAT(Read("schedules.svg"), AllOf(HasSubstr("1f1b, planned"), HasSubstr("gpipe, planned"),
+                                           HasSubstr("in flight 4 3 2 1")));
+  ExpectComplaint(Run(job_ + "--schedule 1f1b --schedule gpipe --figure memory.svg"), 2,
+                  "schedules that were searched for");
+}
+
+TEST_F(CompareSchedulesTest, RefusesToInterleaveOneChunk) {
+  const Outcome outcome = Run(job_ + "--schedule 1f1b --schedule interleaved-1f1b");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("needs several chunks on each pp_rank"));
+  ExpectComplaint(Run(job_ + "--schedule 1f1b --schedule gpipe --straggler 20"), 2,
+                  "--straggler and --unit compare policies");
+}
+
 }  // namespace
 }  // namespace perseus

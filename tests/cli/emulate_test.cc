@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <regex>
 #include <sstream>
 
 #include "tests/cli/program.h"
@@ -10,6 +11,7 @@ namespace perseus {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -116,8 +118,8 @@ TEST_F(EmulateTest, FilesOfOtherOriginAreNotReplaced) {
 TEST_F(EmulateTest, MultipliesThePlanByPipelinesAndIterations) {
   RunWell("plan " + job_ + "--per-instruction --slowdown 5 --stops 0 --no-frontier -o out");
   const json plan = json::parse(Read("out/plans/slowdown-5.json"));
-  const json emulation =
-      RunJson("emulate " + job_ + "--iterations 7 --plan out/plans/slowdown-5.json");
+  const json emulation = RunJson("emulate " + job_ + kInstantChanges +
+                                 "--iterations 7 --plan out/plans/slowdown-5.json");
   EXPECT_NEAR(emulation["emulated"]["energy_j"], 21 * plan["energy_j"].get<double>(), 1e-6);
   EXPECT_NEAR(emulation["emulated"]["time_s"], 7 * plan["time_s"].get<double>(), 1e-9);
   EXPECT_NEAR(emulation["maximum_frequency"]["energy_j"],
@@ -139,23 +141,40 @@ TEST_F(EmulateTest, PushedPlansAndPowerCapsTakeEffect) {
   EXPECT_LE(rows.at(4).at(3), least_w * 1.02);
 }
 
+// A power cap that no clocks meet does not end the run.
+TEST_F(EmulateTest, APowerCapThatNoPlanMeetsHasTheNearestPlan) {
+  const auto error = Run("plan " + job_ + "--power-cap 1").err;
+  std::smatch match;
+  ASSERT_TRUE(std::regex_search(error, match, std::regex("the least is ([0-9.]+) W"))) << error;
+  const double least_w = 3 * std::stod(match[1]);
+  Write("events.toml", "[[power_cap]]\nfrom = 1\nwatts = " + std::to_string(0.9 * least_w) +
+                           "\n[[power_cap]]\nfrom = 2\nwatts = 1\n");
+  const json emulation = RunJson("emulate " + job_ + "--iterations 3 --events events.toml -o emu");
+  ASSERT_EQ(emulation["remarks"].size(), 2);
+  EXPECT_THAT(emulation["remarks"][0].get<std::string>(),
+              AllOf(HasSubstr("events.toml:1: no plan meets this power cap of "),
+                    HasSubstr("to meet the cap, pause it for ")));
+  EXPECT_THAT(emulation["remarks"][1].get<std::string>(),
+              AllOf(HasSubstr("events.toml:4: "), HasSubstr("even GPUs that only wait draw")));
+  const auto rows = RowsOf("emu/iterations.csv");
+  EXPECT_NEAR(rows.at(1).at(3), least_w, 1e-3 * least_w);
+  EXPECT_EQ(rows.at(2).at(3), rows.at(1).at(3));
+  EXPECT_THAT(RunWell("emulate " + job_ + "--iterations 3 --events events.toml --policy allmax"),
+              HasSubstr("events.toml:4: no plan meets this power cap"));
+}
+
 TEST_F(EmulateTest, BadInputIsOneLine) {
   const std::string command = "emulate " + job_;
   Write("events.toml", "[[straggler]]\ndp_rank = 3\nslowdown = 2\n");
   ExpectComplaint(Run(command + "--events events.toml"), 2,
                   "events.toml:1: dp_rank 3 cannot be slowed down");
-  Write("events.toml", "[[power_cap]]\nwatts = 1\n");
-  ExpectComplaint(Run(command + "--events events.toml"), 3,
-                  "events.toml:1: Perseus has no plan that meets a power cap of 1 W: the 3 "
-                  "pipelines of the job draw at least");
-  ExpectComplaint(Run(command + "--events events.toml --policy allmax"), 3,
-                  "events.toml:1: AllMax has no plan");
   ExpectComplaint(Run(command + "--policy zeus"), 2, "--policy");
   Write("events.toml", "[[plan]]\nfile = \"nowhere.json\"\n");
   ExpectComplaint(Run(command + "--events events.toml"), 2, "events.toml:1: nowhere.json");
   ExpectComplaint(Run(command + "--iterations 5 --trace 5"), 2, "--trace 5 is not one of");
   ExpectComplaint(Run(command + "--trace 3"), 2, "add -o DIR");
-  ExpectComplaint(Run(command + "--latency-spread 0.5"), 2, "add --switch-latency MS");
+  ExpectComplaint(Run(command + "--latency-spread 0.5 --switch-latency 0"), 2,
+                  "add --switch-latency MS");
   Write("events.toml", "[[straggler]]\ndp_rank = 0\nfrom = 100\nslowdown = 1.2\n");
   EXPECT_THAT(RunWell(command + "--latency-spread 0.5 --switch-latency 1 --iterations 2 "
                                 "--events events.toml"),

@@ -55,6 +55,13 @@ TEST_F(EvaluateVerbTest, TheDefaultProfileIsTheOneThatThePlanNames) {
               HasSubstr("The plan file has the same time and energy as this evaluation."));
 }
 
+TEST_F(EvaluateVerbTest, AnyDirectoryWillDo) {
+  const std::string from_elsewhere =
+      "--version; mkdir -p elsewhere; cd elsewhere; '" PERSEUS_PROGRAM "' ";
+  EXPECT_THAT(RunWell(from_elsewhere + "evaluate ../out/plans/slowdown-5.json"),
+              HasSubstr("The plan file has the same time and energy as this evaluation."));
+}
+
 TEST_F(EvaluateVerbTest, AProfileThatIsElsewhereNowIsGivenByAFlag) {
   Write("moved/profile.csv", Read("profile.csv"));
   std::filesystem::remove(Directory() / "profile.csv");

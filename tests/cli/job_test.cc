@@ -136,8 +136,7 @@ TEST_F(JobProgramTest, RegisterSendsTheValuesOfHardwareFacts) {
                       "--blocking-power 86.25 --switch-latency 1"),
                   3,
                   "has another registration: gpu.most_changes_per_s 10.0, here none; "
-                  "gpu.switch_energy_j 0.0, here none; gpu.switch_latency_ms 12.5, here 1.0; "
-                  "gpu.switch_stall_s 0.00011, here none (end it first: perseus job end run7, or "
+                  "gpu.switch_latency_ms 12.5, here 1.0 (end it first: perseus job end run7, or "
                   "choose another key)");
 
   const Outcome other = Job("register run8 --gpu H200" + flags);

@@ -86,7 +86,7 @@ TEST_F(PlanNoiseTest, ReportRefusesAnEditedLimitOfClockChanges) {
 }
 
 TEST_F(PlanNoiseTest, ThePlanFileIsThePlanWithTheMargin) {
-  const std::string plan = plan_ + "--no-frontier --slowdown 5 ";
+  const std::string plan = plan_ + kInstantChanges + "--no-frontier --slowdown 5 ";
   const json with = RunJson(plan + "--noise 1 -o out");
   EXPECT_EQ(with.at("noise").at("independent"), 0.01);
   for (const json& one : with["noise"].at("plans")) {

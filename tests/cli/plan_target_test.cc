@@ -63,13 +63,12 @@ class PlanTargetTest : public CommandTest, public testing::WithParamInterface<Pa
           std::pair("--deadline", "time_s")}) {
       const double from = fastest[key];
       const double to = least[key];
-      for (const double part : {-0.1, 0.0, 0.05, 0.6}) {
+      for (const double part : {-0.1, 0.0, 0.05, 0.6, 1.05}) {
         const std::string value = fmt::format("{:.9g}", from + part * (to - from));
         targets.push_back({fmt::format("{} {} ", flag, value), key, std::stod(value)});
       }
     }
-    const double baseline_s = summary["baseline"]["time_s"];
-    targets.push_back({kSlowdown, "time_s", 1.03 * baseline_s});
+    targets.push_back({kSlowdown, "time_s", 0});
     return targets;
   }
 
@@ -81,7 +80,8 @@ class PlanTargetTest : public CommandTest, public testing::WithParamInterface<Pa
     return summary;
   }
   // Checks the plan of the target. The plan has the name of the target: "power-cap-2000w".
-  static void ExpectKept(const json& plans, const Asked& asked) {
+  static void ExpectKept(const json& summary, const Asked& asked) {
+    const json& plans = summary["plans"];
     constexpr double kRounding = 1 + 1e-9;  // Covers the rounding to nanoseconds and of a quotient.
     const std::string name = asked.flag.substr(2, asked.flag.find(' ') - 2) + '-';
     const auto plan = std::ranges::find_if(plans, [&](const json& one) {
@@ -89,7 +89,11 @@ class PlanTargetTest : public CommandTest, public testing::WithParamInterface<Pa
              (asked.flag != kSlowdown || one["name"] == "slowdown-3");
     });
     ASSERT_NE(plan, plans.end());
-    EXPECT_LE((*plan)[asked.limits], asked.value * kRounding) << *plan;
+    // At maximum frequency, too, clocks change if one is missing. So the baseline is that of the
+    // job itself.
+    const double value =
+        asked.flag == kSlowdown ? 1.03 * summary["baseline"]["time_s"].get<double>() : asked.value;
+    EXPECT_LE((*plan)[asked.limits], value * kRounding) << *plan;
   }
 };
 
@@ -115,7 +119,7 @@ TEST_P(PlanTargetTest, EveryPlanKeepsItsTarget) {
     }
     if (has_slowdown()) continue;
     ASSERT_EQ(outcome.status, 0) << outcome.err;
-    ExpectKept(json::parse(outcome.out)["plans"], possible);
+    ExpectKept(json::parse(outcome.out), possible);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <thread>
 
@@ -153,6 +154,13 @@ std::vector<std::string> ProgramTest::Results(const std::string& folder) const {
   return files;
 }
 
+nlohmann::json ProgramTest::DataOf(const std::string& page) const {
+  const std::string begin = "id=\"perseus-report\">";
+  const std::string text = Read(page);
+  const std::size_t from = text.find(begin) + begin.size();
+  return nlohmann::json::parse(text.substr(from, text.find("</script>", from) - from));
+}
+
 bool ProgramTest::Comes(const std::function<bool()>& condition) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (!condition()) {
@@ -180,6 +188,18 @@ Outcome CommandTest::Run(const std::string& arguments) const {
   const int status =
       cli::RunProgram({out.stream(), err.stream()}, static_cast<int>(argv.size()), argv.data());
   return {status, out.Text(), err.Text()};
+}
+
+void ExpectNarrowTables(const std::string& out, int tables) {
+  int found = 0;
+  std::istringstream lines(out);
+  for (std::string line; std::getline(lines, line);) {
+    // The rule below the header is as wide as the rows.
+    if (line.empty() || line.find_first_not_of("- ") != line.npos) continue;
+    EXPECT_LE(line.size(), 80U) << out;
+    ++found;
+  }
+  EXPECT_GE(found, tables) << out;
 }
 
 void ExpectComplaint(const Outcome& outcome, int status, const std::string& about) {

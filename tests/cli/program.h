@@ -39,6 +39,8 @@ class ProgramTest : public testing::Test {
   // Returns the same files without the report page, because a build without npm does not have the
   // page.
   std::vector<std::string> Results(const std::string& folder) const;
+  // Returns the data in a report page.
+  nlohmann::json DataOf(const std::string& page) const;
 
   // Waits for at most a minute. Returns whether the condition became true.
   static bool Comes(const std::function<bool()>& condition);
@@ -50,6 +52,8 @@ class ProgramTest : public testing::Test {
   void MakeProfile() const;
   static constexpr const char* kJob =
       " --schedule 1f1b --pp-ranks 4 --microbatches 8 --blocking-power 83.64 ";
+  // Clock changes that take no time, in place of the assumed ones.
+  static inline const std::string kInstantChanges = "--switch-latency 0 --switch-cost 0 ";
   // Hardware facts with a rate of clock changes.
   static constexpr const char* kFactsOfA100 = R"(
 format = "perseus-hardware-facts"
@@ -76,6 +80,9 @@ class CommandTest : public ProgramTest {
   Outcome Run(const std::string& arguments) const override;
   Outcome RunProcess(const std::string& arguments) const { return ProgramTest::Run(arguments); }
 };
+
+// Expects at least so many tables, and that each fits 80 columns.
+void ExpectNarrowTables(const std::string& out, int tables);
 
 // Expects this exit status, no output, and one line on standard error that contains `about`.
 void ExpectComplaint(const Outcome& outcome, int status, const std::string& about);

@@ -96,10 +96,11 @@ TEST_F(ReplayVerbTest, StatesTheStragglerSlowdownOfTheJobAndOfEachStep) {
     EXPECT_DOUBLE_EQ(step["straggler_slowdown"].get<double>(),
                      step["without_host_delays_s"].get<double>() / step["ideal_s"].get<double>());
   }
-  EXPECT_THAT(RunWell("replay two.json --steps"),
-              AllOf(HasSubstr("straggler slowdown: 1.088 (a step takes 0.116000 s instead of "
-                              "0.106625 s on average"),
-                    ContainsRegex("0\\.106625 +1\\.229"), ContainsRegex("0\\.106625 +0\\.947")));
+  EXPECT_THAT(
+      RunWell("replay two.json --steps"),
+      AllOf(HasSubstr("straggler slowdown: 1.088 (a step takes 0.116000 s instead of "
+                      "0.106625 s on average"),
+            ContainsRegex("0\\.106625 s +1\\.229"), ContainsRegex("0\\.106625 s +0\\.947")));
 }
 
 // The tests of the reader (simulation/replay) have the traces that it refuses.

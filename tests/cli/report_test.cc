@@ -21,13 +21,6 @@ class ReportVerbTest : public CommandTest {
 
   bool HasPage() const { return Files("out") != Results("out"); }
 
-  json DataOf(const std::string& page) const {
-    const std::string begin = "id=\"perseus-report\">";
-    const std::string text = Read(page);
-    const std::size_t from = text.find(begin) + begin.size();
-    return json::parse(text.substr(from, text.find("</script>", from) - from));
-  }
-
   const std::string plan_ =
       "plan profile.csv --schedule 1f1b --pp-ranks 4 --microbatches 3 --blocking-power 83.64 "
       "--per-instruction ";
@@ -134,6 +127,18 @@ TEST_F(ReportVerbTest, ReportsAGeneralGraphWithAnyNames) {
   EXPECT_THAT(Read("profile.svg"), Not(HasSubstr("<script>")));
   // Two options have no fit. The path of the fit must not become an attribute without a value.
   EXPECT_THAT(Read("profile.svg"), Not(HasSubstr("<path d ")));
+}
+
+TEST_F(ReportVerbTest, DrawsForPaper) {
+  RunWell("report out --figure timeline=a=b.svg --figure frontier.svg --figure-width 8.4cm");
+  EXPECT_THAT(Read("a=b.svg"), HasSubstr("<title>One iteration</title>"));
+  EXPECT_THAT(Read("frontier.svg"), HasSubstr("width=\"84mm\""));
+  for (const char* width : {"84", "8mm", "mm", "2000mm", "84px"}) {
+    ExpectComplaint(Run(std::string("report out --figure frontier.svg --figure-width ") + width), 2,
+                    "is not a width (expected 50mm to 1000mm");
+  }
+  ExpectComplaint(Run("report out --figure timeline=picture.png"), 2, "is not an SVG");
+  ExpectComplaint(Run("report out --figure pie=picture.svg"), 2, "is not the name of a figure");
 }
 
 }  // namespace

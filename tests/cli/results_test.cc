@@ -176,7 +176,30 @@ TEST_F(ResultsTest, ARunReplacesOnlyWhatAnEarlierRunWrote) {
   Write("out/plans/mine.json", "{}");
   RunWell(plan_ + "-o out");
   EXPECT_THAT(Results("out"), ElementsAre("notes.txt", "plans/mine.json", "plans/no-slowdown.json",
-                                          "summary.json", "trace.json"));
+                                          "plans/slowdown-7.json", "summary.json", "trace.json"));
+}
+
+// A training may follow a plan by its path.
+TEST_F(ResultsTest, PlansOfAnEarlierRunStay) {
+  RunWell(plan_ + "--slowdown 7 -o out");
+  const std::string followed = Read("out/plans/slowdown-7.json");
+  EXPECT_THAT(RunWell(plan_ + "-o out"),
+              HasSubstr("1 plan of an earlier run: plans/slowdown-7.json (not removed"));
+  EXPECT_EQ(Read("out/plans/slowdown-7.json"), followed);
+  EXPECT_THAT(RunWell("show out"), Not(HasSubstr("slowdown-7")));
+  RunWell(std::string("plan profile.csv") + kJob +
+          "--stops 0 --no-frontier --slowdown 7 --max-switches 1 -o out");
+  EXPECT_NE(Read("out/plans/slowdown-7.json"), followed);
+}
+
+TEST_F(ResultsTest, APlanThatSomebodyPutThereStays) {
+  RunWell(plan_ + "--slowdown 7 -o other");
+  RunWell(plan_ + "-o out");
+  const std::string mine = Read("other/plans/slowdown-7.json");
+  Write("out/plans/slowdown-7.json", mine);
+  ExpectComplaint(Run(plan_ + "--slowdown 7 -o out"), 2,
+                  "slowdown-7.json: already exists and was not written by an earlier run");
+  EXPECT_EQ(Read("out/plans/slowdown-7.json"), mine);
 }
 
 TEST_F(ResultsTest, AnEmulationThatFailsKeepsTheEarlierOne) {
@@ -235,6 +258,7 @@ TEST_F(ResultsTest, TheNextRunEndsAReplacementThatWasKilled) {
   Write("earlier/notes.txt", "mine");
   Write("earlier/plans/mine.json", "{}");
   Contents later = Of("later");
+  later["plans/slowdown-7.json"] = Read("earlier/plans/slowdown-7.json");
   later["notes.txt"] = "mine";
   later["plans/mine.json"] = "{}";
 
@@ -272,7 +296,6 @@ TEST_F(ResultsTest, TheEndOfAReplacementReplacesNoFileOfTheUser) {
   EXPECT_EQ(Read("out/plans/slowdown-9.json"), "mine");
   Shell("rm out/plans/slowdown-9.json");
   RunWell(plan_ + "-o out");
-  EXPECT_FALSE(fs::exists(Directory() / "out/plans/slowdown-9.json"));
 }
 
 // The directory in which the program runs stays the same directory. It may be a mount point.

@@ -108,6 +108,15 @@ TEST_F(RunVerbTest, SetsTheEnvironment) {
   unsetenv("PYTHONPATH");
 }
 
+TEST_F(RunVerbTest, TheDemoKeepsAnExistingDirectory) {
+  Write("mine/file", "");
+  const Outcome outcome = Run("demo -o mine");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("mine exists (remove it, or name another directory"));
+  EXPECT_EQ(Run("demo -o mine/file/below").status, 2);
+  EXPECT_EQ(Run("run --job-directory run -- ls mine").out, "file\n");
+}
+
 TEST_F(RunVerbTest, TrainsWithoutAJobDirectory) {
   Write("file", "");
   for (const std::string flags : {"--job-directory file", "--tune --job-directory file/below"}) {

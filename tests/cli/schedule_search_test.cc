@@ -31,8 +31,8 @@ TEST_F(ScheduleSearchTest, ShowsWhatMemoryBuys) {
 }
 
 TEST_F(ScheduleSearchTest, WritesSchedulesThatSaveWhatTheRowsSay) {
-  const auto search =
-      RunJson("schedule search" + std::string(kSearched) + "--more 0,1 --json -o schedules");
+  const auto search = RunJson("schedule search" + std::string(kSearched) + kInstantChanges +
+                              "--more 0,1 --json -o schedules");
   ASSERT_EQ(search["rows"].size(), 2U);
   for (const auto& row : search["rows"]) {
     const std::string file =
@@ -50,6 +50,20 @@ TEST_F(ScheduleSearchTest, WritesSchedulesThatSaveWhatTheRowsSay) {
   }
   EXPECT_THAT(Read("schedules/more-1.txt"),
               HasSubstr("pp_rank 0: 5 forwards before its first backward; 5 F, 3 (B F), 5 B\n"));
+}
+
+TEST_F(ScheduleSearchTest, TheReportComparesWithTheUsualScheduleAsTheTableDoes) {
+  const auto search =
+      RunJson("schedule search" + std::string(kSearched) + "--more 0,1 --json -o schedules");
+  if (Files("schedules") == Results("schedules")) GTEST_SKIP() << "this build has no page (no npm)";
+  const nlohmann::json data = DataOf("schedules/report.html");
+  EXPECT_EQ(data["compared_with"]["schedule"], "1f1b");
+  const nlohmann::json& plan = data["plans"].at(0);
+  EXPECT_EQ(plan["target"], "no slowdown");
+  EXPECT_LE(plan["time_ns"], data["compared_with"]["time_ns"]);
+  const double reference_j = data["compared_with"]["energy_j"];
+  EXPECT_DOUBLE_EQ(1 - plan["energy_j"].get<double>() / reference_j, search["rows"][1]["saving"]);
+  EXPECT_EQ(data["job"]["schedule"], "+1");
 }
 
 TEST_F(ScheduleSearchTest, TheRowsMayBeChosen) {
@@ -79,7 +93,7 @@ TEST_F(ScheduleSearchTest, CountsTheMemoryInBytes) {
   EXPECT_GE(fitting["saving"], json["rows"][1]["saving"]);
   EXPECT_THAT(Files("schedules"), Contains("fits.csv"));
   EXPECT_THAT(RunWell(search + "--activation-memory 512"),
-              AllOf(HasSubstr("most GiB"), HasSubstr("0.50 GiB more on a GPU")));
+              AllOf(HasSubstr("2.00 GiB"), HasSubstr("0.50 GiB more on a GPU")));
   ExpectComplaint(Run(search + "--memory 10"), 2, "add --activation-memory");
   ExpectComplaint(Run(search + "--activation-memory 1024 --memory 3 --model-memory 2"), 3,
                   "no known schedule");
@@ -239,8 +253,8 @@ TEST_F(ScheduleSearchTest, ChoosesWhatIsRecomputed) {
       RunJson(search + "--kept-memory 100 --memory 3.5 -o schedules --json")["fitting"];
   // In bytes, the schedule has the same memory as the reference. In microbatches, it does not.
   EXPECT_THAT(RunWell(search + "--kept-memory 100 --memory 3.5"),
-              AllOf(ContainsRegex("early-recompute-1f1b +4 3 2 1 +1[.]29 "),
-                    ContainsRegex("[+]0 +4 3 2 1 +1[.]29 ")));
+              AllOf(ContainsRegex("early-recompute-1f1b\n +4 3 2 1 +1[.]29 GiB "),
+                    ContainsRegex("[+]0 +4 3 2 1 +1[.]29 GiB ")));
   // Early recomputation on all pp_ranks saves less.
   EXPECT_GT(fitting["saving"], 0.1);
   EXPECT_THAT(Read("schedules/fits.csv"), HasSubstr("0R"));

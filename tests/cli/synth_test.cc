@@ -101,5 +101,21 @@ TEST_F(SynthModelTest, WhatIsNotForAModelIsOneLine) {
   }
 }
 
+// The names of examples are the names that people choose for their measurements.
+TEST_F(SynthModelTest, AProfileThatSomebodyMeasuredIsNotOverwritten) {
+  RunWell("synth --gpu a100 --stages 2 -o profile.csv");
+  RunWell("synth --gpu a100 --stages 3 --noise 0.1 -o profile.csv");
+  RunWell("synth --model llama3-8b -o profile.csv");
+  RunWell("synth --gpu a40 --stages 2 --chunks 2 -o profile.csv");
+  const std::string measured =
+      "stage,instruction,frequency,time,energy\n0,forward,1410,0.05,24\n0,backward,1410,0.1,48\n";
+  Write("profile.csv", measured);
+  ExpectComplaint(Run("synth --gpu a100 --stages 2 -o profile.csv"), 2,
+                  "profile.csv: exists and was not written by perseus synth");
+  EXPECT_EQ(Read("profile.csv"), measured);
+  Write("notes.txt", "mine");
+  ExpectComplaint(Run("synth --gpu a100 -o notes.txt"), 2, "notes.txt: exists");
+}
+
 }  // namespace
 }  // namespace perseus

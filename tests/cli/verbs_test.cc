@@ -73,6 +73,15 @@ TEST_F(VerbsTest, HelpFitsIn80Columns) {
   }
 }
 
+TEST_F(VerbsTest, ALongHelpBeginsWithWhatMostNeed) {
+  const std::string help = RunWell("help plan");
+  const std::size_t others = help.find("\nOptions:\n");
+  EXPECT_LT(help.find("\nMost needed:\n"), others);
+  EXPECT_LT(help.find("--blocking-power W"), others);
+  EXPECT_EQ(help.find("--microbatches N "), help.rfind("--microbatches N "));
+  EXPECT_EQ(RunWell("help show").find("Most needed"), std::string::npos);
+}
+
 TEST_F(VerbsTest, HelpHasDefaults) {
   EXPECT_THAT(RunWell("help replay"), AllOf(HasSubstr("(default: a100)"), HasSubstr("(default: 5)"),
                                             HasSubstr("(default: 1)")));
@@ -83,10 +92,11 @@ TEST_F(VerbsTest, HelpHasDefaults) {
 
 TEST_F(VerbsTest, OnlyAVerbForSeveralTargetsSaysThatFlagsMayBeRepeated) {
   for (const char* verb : {"job target", "job register", "tune"}) {
-    EXPECT_THAT(RunWell(std::string("help ") + verb), Not(HasSubstr("repeated, as the next four")));
+    EXPECT_THAT(RunWell(std::string("help ") + verb),
+                Not(HasSubstr("repeated, as the other targets")));
   }
   EXPECT_THAT(RunWell("help plan"),
-              AllOf(HasSubstr("as the next four"), HasSubstr("that the profile has")));
+              AllOf(HasSubstr("as the other targets"), HasSubstr("that the profile has")));
   EXPECT_THAT(RunWell("help job register"), Not(HasSubstr("that the profile has")));
 }
 

@@ -368,6 +368,11 @@ TEST(Interface, NullIsAccepted) {
   counters.steps = 1;
   perseus_read_counters(nullptr, &counters);
   EXPECT_EQ(counters.steps, 0U);
+  perseus_costs costs{};
+  costs.size = sizeof costs;
+  costs.steps = 1;
+  perseus_read_costs(nullptr, &costs);
+  EXPECT_EQ(costs.steps, 0U);
   perseus_close(nullptr);
 }
 
@@ -377,12 +382,17 @@ TEST(Interface, ShorterStructsOfOlderProgramsAreRespected) {
   counters.steps_off_plan = 17;
   perseus_read_counters(nullptr, &counters);
   EXPECT_EQ(counters.steps_off_plan, 17U);
+  perseus_costs costs{};
+  costs.size = offsetof(perseus_costs, step_time_s);
+  costs.step_time_s = 17;
+  perseus_read_costs(nullptr, &costs);
+  EXPECT_EQ(costs.step_time_s, 17);
 }
 
 TEST(Interface, UnknownKindsAreIgnored) {
   RankSession rank({"off", "off", "", 0, "", "", 0});
   perseus_step_begin(rank.get());
-  rank.Run(5, 0);
+  rank.Run(PERSEUS_OPTIMIZER_STEP + 1, 0);
   rank.Run(-1, 0);
   rank.Run(PERSEUS_FORWARD, -1);
   rank.Run(PERSEUS_RECOMPUTE, 0);

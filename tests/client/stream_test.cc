@@ -38,10 +38,14 @@ class StreamTest : public AgentNodeTest {
     return {"off", devices(), Uuid(0), 0, "", (directory_ / "job").string(), 0};
   }
   // Returns a place with a plan: forward at 1410 MHz, and backward at 1005 MHz.
-  RankSession::Place PlaceWithPlan() const {
+  RankSession::Place PlaceWithPlan(InstructionKind last = InstructionKind::kBackward) const {
     plan_file::PlanFile plan = PlanGpipe(1, 1);
-    plan.pp_ranks[0].instructions[0].frequency_mhz = 1410;
-    plan.pp_ranks[0].instructions[1].frequency_mhz = 1005;
+    plan.job.switch_latency = 2 * kMillisecond;
+    plan_file::PlannedRank& rank = plan.pp_ranks[0];
+    rank.instructions[0].frequency_mhz = 1410;
+    rank.instructions[1].frequency_mhz = 1005;
+    rank.instructions[1].kind = last;
+    rank.instructions[1].duration = 100 * kMillisecond;
     Write("plan.json", plan_file::FormatPlan(plan));
     RankSession::Place place = Place();
     place.socket = socket();
@@ -97,6 +101,34 @@ TEST_F(StreamTest, TheStreamTimesInstructionsNotTheLaunchingThread) {
   EXPECT_THAT(rank.Warnings(), IsEmpty());
 }
 
+TEST_F(StreamTest, WaitingWithinAnInstructionIsRecorded) {
+  RankSession rank(Place());
+  perseus_step_begin(rank.get());
+  perseus_instruction_begin_on(rank.get(), PERSEUS_FORWARD, 0, 0, stream_);
+  fake_cuda::Launch(stream_, 20 * kMillisecond);
+  perseus_wait_begin(rank.get());
+  fake_cuda::Launch(stream_, 30 * kMillisecond);
+  perseus_wait_end(rank.get());
+  perseus_wait_begin(rank.get());  // The stream need not wait.
+  perseus_wait_end(rank.get());
+  perseus_wait_begin(rank.get());  // Ends with its instruction, and does not count.
+  perseus_instruction_end_on(rank.get(), stream_);
+  perseus_wait_end(rank.get());
+  perseus_wait_begin(rank.get());  // Not within an instruction.
+  perseus_wait_end(rank.get());
+  perseus_step_end(rank.get());
+  fake_cuda::Advance(60 * kMillisecond);
+  ASSERT_TRUE(Comes([&] { return Steps().size() == 1; }));
+  const auto steps = Steps();
+  ASSERT_THAT(steps[0].instructions, SizeIs(1));
+  ASSERT_THAT(steps[0].waits, SizeIs(1));
+  constexpr double kFloatError = 2 * 8;  // As above.
+  EXPECT_NEAR(static_cast<double>(steps[0].instructions[0].duration), 50e6, kFloatError);
+  EXPECT_NEAR(static_cast<double>(steps[0].waits[0].begin), 20e6, kFloatError);
+  EXPECT_NEAR(static_cast<double>(steps[0].waits[0].duration), 30e6, kFloatError);
+  EXPECT_EQ(rank.Counters().records_dropped, 0U);
+}
+
 TEST_F(StreamTest, AStepBeginsWhenTheGpuBeginsIt) {
   RankSession rank(Place());
   // The training thread launches two steps ahead of the GPU.
@@ -144,6 +176,8 @@ TEST_F(StreamTest, ClocksChangeInTheOrderOfTheStream) {
   EXPECT_EQ(rank.Counters().clock_requests, 1U);
   fake_cuda::Advance(2 * kMillisecond);  // The forward has ended.
   EXPECT_TRUE(LockBecomes(0, 1005));
+  // The client counts a request after the answer.
+  EXPECT_TRUE(Comes([&] { return rank.Counters().clock_requests == 2; }));
   RunStep(rank);  // The clock requests of this step wait for the stream.
   EXPECT_EQ(rank.Counters().clock_requests, 2U);
   fake_cuda::Advance(100 * kMillisecond);
@@ -155,6 +189,42 @@ TEST_F(StreamTest, ClocksChangeInTheOrderOfTheStream) {
   EXPECT_EQ(Steps()[1].instructions[0].frequency_mhz, 1410);
   EXPECT_EQ(Steps()[1].instructions[1].frequency_mhz, 1005);
   EXPECT_EQ(rank.Counters().steps_off_plan, 0U);
+}
+
+// The optimizer usually takes 100 ms. The GPU of the fake driver never ends its second step.
+TEST_F(StreamTest, TheClockReturnsBeforeTheOptimizerHasEnded) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan(InstructionKind::kOptimizerStep));
+  const auto run_step = [&] {
+    perseus_step_begin(rank.get());
+    Run(rank, PERSEUS_FORWARD, 50 * kMillisecond);
+    Run(rank, PERSEUS_OPTIMIZER_STEP, 100 * kMillisecond);
+    perseus_step_end(rank.get());
+  };
+  run_step();
+  fake_cuda::Advance(200 * kMillisecond);
+  EXPECT_TRUE(LockBecomes(0, 1410));
+  run_step();
+  fake_cuda::Advance(51 * kMillisecond);
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  EXPECT_TRUE(LockBecomes(0, 1410));
+  EXPECT_EQ(rank.Counters().steps_off_plan, 0U);
+}
+
+TEST_F(StreamTest, WithoutAStreamTheClockReturnsAtThePlannedTime) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan(InstructionKind::kOptimizerStep));
+  for (int step = 0; step < 3; ++step) {
+    perseus_step_begin(rank.get());
+    rank.Begin(PERSEUS_FORWARD, 0);
+    rank.End();
+    EXPECT_TRUE(LockBecomes(0, 1005));
+    rank.Begin(PERSEUS_OPTIMIZER_STEP, 0);
+    EXPECT_TRUE(LockBecomes(0, 1410)) << "it has not ended";
+    rank.End();
+    perseus_step_end(rank.get());
+  }
+  EXPECT_EQ(rank.Counters().clock_requests, 1U + 3 * 2);
 }
 
 // The fake driver ends the test if a call waits for the GPU or stops a stream.

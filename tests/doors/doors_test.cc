@@ -81,11 +81,7 @@ class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
             "0,forward,1410,0.01,4\n0,backward,1410,0.02,8\n");
     }
     if (of.ends_with(".csv")) {
-      const std::filesystem::path path = PathOf(of);
-      if (!std::filesystem::exists(path)) {
-        GTEST_SKIP() << path << " is absent (set PERSEUS_SHARED_DIR to the folder of measurements)";
-      }
-      std::filesystem::copy_file(path, Directory() / "profile.csv",
+      std::filesystem::copy_file(PathOf(of), Directory() / "profile.csv",
                                  std::filesystem::copy_options::overwrite_existing);
     }
     Write("schedule.csv",
@@ -190,9 +186,7 @@ class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
   static std::filesystem::path PathOf(const std::string& name) {
     const std::filesystem::path source(PERSEUS_SOURCE_DIR);
     if (name.find('/') != name.npos) return source / name;
-    const char* shared = std::getenv("PERSEUS_SHARED_DIR");
-    return (shared != nullptr ? std::filesystem::path(shared) : source / ".." / "shared") /
-           "profiles" / name;
+    return source / "tests/data/published" / name;
   }
 
   // Rewrites each row of the profile: `row` gets its five columns.

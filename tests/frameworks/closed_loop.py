@@ -13,6 +13,8 @@ import tempfile
 import time
 import unittest
 
+# More than a job in virtual time makes until it is verified, however busy the machine is.
+MANY_STEPS = 10_000
 PROGRAM = os.environ.get("PERSEUS_PROGRAM", "perseus")
 NODE = """name = "box"
 gpus = {ranks}
@@ -32,6 +34,7 @@ class ClosedLoopTest(unittest.TestCase):
     RANKS = 4
     BUDGET_STEPS = 24
     VERIFY_STEPS = 36
+    TUNE_FLAGS = ()
 
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
@@ -103,21 +106,30 @@ class ClosedLoopTest(unittest.TestCase):
 
     def run_and_tune(self, script, *arguments):
         """Returns what the verification found. The program trains until then."""
-        run = self.start(
+        run = self.start_run(script, *arguments)
+        verified = self.await_verification(run)
+        self.stop(run)
+        return verified
+
+    def start_run(self, script, *arguments):
+        return self.start(
             "run",
             [PROGRAM, "run", "--tune", f"--job-directory={self.job.name}", "--switch-latency=2",
              "--assignment-delay=0.4", f"--budget-steps={self.BUDGET_STEPS}", "--follow-steps=6",
-             f"--verify-steps={self.VERIFY_STEPS}", "--",
+             f"--verify-steps={self.VERIFY_STEPS}", *self.TUNE_FLAGS, "--",
              sys.executable, "-m", "torch.distributed.run", "--standalone",
              f"--nproc-per-node={self.RANKS}", script, *arguments],
             **self.environment(),
         )  # fmt: skip
+
+    def await_verification(self, run):
         verified = None
         deadline = time.monotonic() + 600
         while verified is None and run.poll() is None and time.monotonic() < deadline:
             time.sleep(0.5)
             verified = self.read_json(self.job / "verify.json")
-        self.stop(run)
+        if verified is None:
+            self.stop(run)
         self.assertIsNotNone(verified, self.logs())
         summary = {key: verified[key] for key in ("saving", "slowdown", "promised_saving")}
         print(json.dumps(summary), file=sys.stderr)

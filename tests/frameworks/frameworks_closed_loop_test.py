@@ -4,7 +4,7 @@ import os
 import pathlib
 import unittest
 
-from closed_loop import ClosedLoopTest
+from closed_loop import MANY_STEPS, ClosedLoopTest
 from works import works
 
 HERE = pathlib.Path(__file__).parent
@@ -17,7 +17,7 @@ class FrameworksClosedLoopTest(ClosedLoopTest):
         self.start_agent()
         example = EXAMPLES / name / "train.py"
         self.tune_and_check(
-            HERE / "virtual_training.py", example, "truth.csv", "--steps=600",
+            HERE / "virtual_training.py", example, "truth.csv", f"--steps={MANY_STEPS}",
             "--microbatches=4", "--batch=1",
         )  # fmt: skip
 

@@ -19,7 +19,7 @@ EXAMPLES = HERE.parents[1] / "examples"
 HOOK = pathlib.Path(perseus.__file__).parent / "hook"
 OFF = {"agent": "off", "devices": "off"}
 ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-KINDS = ["forward", "backward", "backward_input", "backward_weight", "recompute"]
+KINDS = ["forward", "backward", "backward_input", "backward_weight", "recompute", "optimizer_step"]
 
 
 def hooks_of(owner):

@@ -8,7 +8,8 @@ RESULTS is the directory of the records (works.py): build/release/frameworks. A 
 that works, @works(package, feature). The order of the rows is that of the tests in their files.
 
 --write refuses a row whose test left no record. For --check, tests may have been left out: then a row
-without a record is compared with the versions of scripts/frameworks.txt, and a line says how many.
+without a record is compared with the versions of scripts/frameworks.txt and trackers.txt, and a line
+says how many.
 """
 
 import ast
@@ -23,10 +24,13 @@ DOCUMENT = ROOT / "docs" / "frameworks.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
 FILES = ("torch_test", "torch_closed_loop_test", "torch_behavior_test", "torch_steps_test",
          "torch_in_the_way_test", "torch_ranks_test", "torch_training_test",
-         "training_closed_loop_test", "torchtitan_test", "hook_test", "nemo_test", "deepspeed_test",
+         "training_closed_loop_test", "pace_closed_loop_test", "torchtitan_test", "hook_test", "nemo_test", "deepspeed_test",
          "deepspeed_robust_test", "megatron_test", "megatron_robust_test",
-         "frameworks_closed_loop_test", "zeus_test")  # fmt: skip
-PACKAGES = ("torch", "nemo_automodel", "deepspeed", "megatron-core", "zeus")
+         "frameworks_closed_loop_test", "zeus_test", "real_scripts_test",
+         "trackers_test")  # fmt: skip
+PACKAGES = ("torch", "nemo_automodel", "deepspeed", "megatron-core", "zeus", "transformers",
+            "accelerate", "lightning", "wandb", "tensorboard", "mlflow-skinny")  # fmt: skip
+PINS = ("frameworks.txt", "trackers.txt")
 
 
 def claims():
@@ -43,7 +47,7 @@ def claims():
 
 
 def pinned_versions():
-    pins = (ROOT / "scripts" / "frameworks.txt").read_text()
+    pins = "".join((ROOT / "scripts" / name).read_text() for name in PINS)
     return dict(re.findall(r"^([\w.-]+)==([\w.]+)", pins, re.MULTILINE))
 
 

@@ -4,7 +4,7 @@ import os
 import pathlib
 import unittest
 
-from closed_loop import ClosedLoopTest
+from closed_loop import MANY_STEPS, ClosedLoopTest
 from works import works
 
 TRAIN = pathlib.Path(os.environ["PERSEUS_SOURCES"]) / "examples" / "torch_pipelining" / "train.py"
@@ -15,7 +15,7 @@ class TorchClosedLoopTest(ClosedLoopTest):
     def test_1f1b(self):
         self.synthesize("--work-scale=0.5", "--imbalance=0.1")
         self.start_agent()
-        arguments = ["--gpu-profile=truth.csv", "--steps=600", "--microbatches=4"]
+        arguments = ["--gpu-profile=truth.csv", f"--steps={MANY_STEPS}", "--microbatches=4"]
         self.tune_and_check(TRAIN, *arguments)
 
 

@@ -5,16 +5,19 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import unittest
 
 import torch
 from torch import nn
 
 import perseus
-from observed import EXAMPLES, HOOK, OFF, ScratchTest, hooks_of
+from observed import EXAMPLES, HOOK, OFF, ScratchTest, hooks_of, read_log
 from works import works
 
 F0, B0, F1, B1 = ("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1)
+O0 = ("optimizer_step", 0)
+STEP = [F0, B0, F1, B1, O0]
 
 
 class Model(nn.Module):
@@ -48,8 +51,8 @@ class TrainingTest(ScratchTest):
         self.handles = []
         self.addCleanup(lambda: [handle.detach() for handle in self.handles])
 
-    def attach(self, model):
-        handle = perseus.attach(model, job_directory=self.scratch, **OFF)
+    def attach(self, model, optimizer=None):
+        handle = perseus.attach(model, optimizer, job_directory=self.scratch, **OFF)
         self.handles.append(handle)
         return handle
 
@@ -64,7 +67,7 @@ class TrainingTest(ScratchTest):
         handle = self.attach(model)
         self.assertEqual(train(model), expected)
         self.assertTrue(handle.is_attached)
-        self.assertEqual(self.recorded_of(handle), [[F0, B0, F1, B1]] * 2)
+        self.assertEqual(self.recorded_of(handle), [STEP] * 2)
         self.assertEqual(hooks_of(model), [])
         self.assertFalse(hasattr(torch.autograd.backward, "_perseus_before"))
 
@@ -78,7 +81,7 @@ class TrainingTest(ScratchTest):
         model(torch.zeros(1, 4))
         model.train()
         train(model)
-        self.assertEqual(self.recorded_of(handle), [[F0, B0, F1, B1]] * 4)
+        self.assertEqual(self.recorded_of(handle), [STEP] * 4)
 
     def test_an_exception_passes_and_its_step_is_not_recorded(self):
         model = Model()
@@ -88,7 +91,27 @@ class TrainingTest(ScratchTest):
         with self.assertRaises(RuntimeError):
             model(torch.zeros(1, 4)).backward()  # No scalar.
         train(model)
-        self.assertEqual(self.recorded_of(handle), [[F0, B0, F1, B1]] * 2)
+        self.assertEqual(self.recorded_of(handle), [STEP] * 2)
+
+    def test_work_that_an_instruction_waits_for_is_waiting(self):
+        c10d = torch._C._distributed_c10d
+        before = c10d.Work.wait
+
+        def wait(*_):
+            future = torch.futures.Future()
+            threading.Timer(0.02, lambda: future.set_result(None)).start()
+            c10d._create_work_from_future(future).wait()
+
+        model = Model()
+        handle = self.attach(model)
+        train(model)  # Nothing waits.
+        model.first.register_forward_pre_hook(wait)
+        train(model)
+        wait()  # In no instruction.
+        self.recorded_of(handle)
+        _, steps = read_log(self.scratch / "ranks" / "dp0-pp0-tp0.jsonl")
+        self.assertEqual([len(step.get("waits", [])) for step in steps], [0, 0, 2, 2])
+        self.assertEqual(c10d.Work.wait, before)
 
     def test_copies_and_pickles_are_not_attached(self):
         model = Model()
@@ -112,7 +135,88 @@ class TrainingTest(ScratchTest):
 
         handle = self.attach(model)
         train(model, Both(), steps=4)
-        self.assertEqual(self.recorded_of(handle), [[F0, B0, F1, B1]] * 4)
+        self.assertEqual(self.recorded_of(handle), [STEP] * 4)
+
+    def test_only_the_given_optimizer_ends_a_step(self):
+        """A discriminator steps twice in each step of the generator, and once within it."""
+        generator, discriminator = Model(), nn.Linear(2, 1)
+        ours, other = (torch.optim.Adam(one.parameters()) for one in (generator, discriminator))
+        handle = self.attach(generator, ours)
+
+        class Both(torch.optim.SGD):
+            def step(self):
+                other.step()
+                ours.step()
+                other.step()
+
+        def loss():
+            return discriminator(generator(torch.randn(3, 4))).sum()
+
+        for _ in range(3):
+            loss().backward()
+            other.step()
+            loss().backward()
+            Both(discriminator.parameters()).step()
+        self.assertEqual(self.recorded_of(handle), [STEP] * 3)
+
+    def test_a_wrapper_is_the_optimizer_that_it_wraps(self):
+        class Wrapper(torch.optim.Optimizer):  # As accelerate does it: also a step that skips.
+            def __init__(self, optimizer):
+                self.optimizer, self.calls = optimizer, 0
+
+            @property
+            def param_groups(self):
+                return self.optimizer.param_groups
+
+            def step(self):
+                self.calls += 1
+                if self.calls % 2 == 0:
+                    self.optimizer.step()
+
+        model = Model()
+        wrapper = Wrapper(torch.optim.SGD(model.parameters()))
+        handle = self.attach(model, wrapper)
+        for _ in range(6):
+            model(torch.ones(1, 4)).sum().backward()
+            wrapper.step()
+        self.assertEqual(self.recorded_of(handle), [STEP] * 3)
+
+    def test_several_given_optimizers(self):
+        model, other = Model(), Model()
+        ours = [torch.optim.SGD(layer.parameters()) for layer in (model.first, model.second)]
+        others = torch.optim.SGD(other.parameters())
+        handle = self.attach(model, ours)
+        for _ in range(4):
+            model(torch.ones(1, 4)).sum().backward()
+            for optimizer in (ours[0], others, ours[1], others):
+                optimizer.step()
+        self.assertEqual(self.recorded_of(handle), [[F0, B0, O0]] * 4)
+
+    def test_what_is_no_optimizer_is_a_warning(self):
+        with self.assertLogs("perseus", "WARNING") as logs:
+            self.assertFalse(self.attach(Model(), "a mesh").is_attached)
+        self.assertIn("no param_groups", "".join(logs.output))
+
+    def test_an_optimizer_that_never_steps_is_a_warning(self):
+        model = Model()
+        self.attach(model, torch.optim.SGD(Model().parameters()))
+        with self.assertLogs("perseus", "WARNING") as logs:
+            train(model, steps=100, microbatches=1)
+        self.assertIn("not the one of attach", "".join(logs.output))
+
+    def test_a_closure_of_the_optimizer(self):
+        model = Model()
+        handle = self.attach(model)
+        optimizer = torch.optim.SGD(model.parameters())
+
+        def closure():
+            loss = model(torch.ones(1, 4)).sum()
+            loss.backward()
+            return loss
+
+        for _ in range(3):
+            optimizer.step(closure)
+        self.assertEqual(self.recorded_of(handle), [[F0, B0]] * 3)
 
     def test_an_optimizer_in_the_backward(self):
         model = Model()
@@ -151,6 +255,22 @@ class TrainingTest(ScratchTest):
         self.assertIs(model.__class__, nn.Linear)
         handle.detach()
         self.assertIs(type(model), nn.Linear)
+
+    def test_a_class_that_registers_its_subclasses(self):
+        registered = []
+
+        class Registering(Model):
+            def __init_subclass__(cls, *, name):
+                registered.append(name)
+
+        class Named(Registering, name="named"):
+            pass
+
+        model = Named()
+        handle = self.attach(model)
+        train(model)
+        self.assertEqual(registered, ["named"])
+        self.assertEqual(len(self.recorded_of(handle)), 2)
 
     def test_another_model_is_not_attached_without_a_word(self):
         first, second = Model(), Model()
@@ -242,7 +362,23 @@ class UnchangedProgramTest(ScratchTest):
     def test_one_process(self):
         done = self.run_program()
         self.assertNotIn("perseus:", done.stderr)
-        self.assertEqual(self.recorded(), [[F0, B0, F1, B1]] * 4)
+        self.assertEqual(self.recorded(), [STEP] * 4)
+
+    def test_a_model_that_is_frozen_for_the_garbage_collector(self):
+        program = self.scratch / "frozen.py"
+        program.write_text(
+            "import gc, torch\n"
+            "model = torch.nn.Linear(2, 2)\n"
+            "optimizer = torch.optim.SGD(model.parameters())\n"
+            "gc.freeze()\n"
+            "frozen = gc.get_freeze_count()\n"
+            "for _ in range(3):\n"
+            "    model(torch.ones(1, 2)).sum().backward()\n"
+            "    optimizer.step()\n"
+            "assert gc.get_freeze_count() >= frozen\n"
+        )
+        self.run_program(script=[program])
+        self.assertEqual(self.recorded(), [[F0, B0, O0]] * 2)
 
     def test_a_pipeline_whose_optimizer_steps_before_it_is_recorded_as_one(self):
         """As get_optimizer_state_dict() does before a checkpoint is loaded."""
@@ -282,16 +418,24 @@ class UnchangedProgramTest(ScratchTest):
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
         example = [EXAMPLES / "torch_training" / "train.py", "--steps=5", "--accumulate=2"]
         self.run_program(f"--wrap={wrap}", script=[*torchrun, *example])
-        self.assertEqual(self.recorded(), [[F0, B0, F1, B1]] * 4)
-        self.assertTrue((self.scratch / "ranks" / "dp1-pp0-tp0.jsonl").exists())
+        self.assertEqual(self.recorded(), [STEP] * 4)
+        _, steps = read_log(self.scratch / "ranks" / "dp1-pp0-tp0.jsonl")
+        return steps
 
     @works("torch", "DistributedDataParallel")
     def test_ddp(self):
-        self.check_two_processes("ddp")
+        for step in self.check_two_processes("ddp"):
+            self.assertNotIn("waits", step)  # It waits after the last gradient.
 
     @works("torch", "fully_shard (FSDP2)")
     def test_fsdp2(self):
-        self.check_two_processes("fsdp2")
+        for step in self.check_two_processes("fsdp2"):
+            for begin, duration in step["waits"]:
+                within = [
+                    of <= begin and begin + duration <= of + time
+                    for _, _, _, of, time, _ in step["instructions"]
+                ]
+                self.assertEqual(sum(within), 1)
 
     def test_a_program_with_its_own_session_is_left_alone(self):
         program = self.scratch / "own.py"

@@ -6,7 +6,6 @@
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/frontier/walk.h"
 #include "tests/oracle/linear_program.h"
-#include "tests/oracle/skip_without.h"
 
 namespace perseus {
 namespace {
@@ -38,7 +37,6 @@ void ExpectSolversAgree(const frontier::Network& network) {
 
 TEST(MeasuredJob, BothSolversAgreeWithTheLinearProgram) {
   for (const MeasuredJob& job : kMeasuredJobs) {
-    SKIP_WITHOUT(ProfilePath(job));
     for (const int microbatches : {12, 96}) {
       SCOPED_TRACE(testing::Message() << job.name << ", " << microbatches << " microbatches");
       const Result<schedule::InstructionGraph> graph = ReadIteration(job, microbatches);

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "bench/measured_job.h"
 #include "perseus/planning/few_switches/few_switches.h"
@@ -18,10 +17,9 @@ struct Case {
 
 class MeasuredPlanTest : public ::testing::TestWithParam<Case> {};
 
-// Returns nullopt if the profile is absent.
-std::optional<plan::Planner> MakePlanner(const Case& given) {
+plan::Planner MakePlanner(const Case& given) {
   Result<schedule::InstructionGraph> graph = ReadIteration(given.job, given.microbatches);
-  if (!graph) return std::nullopt;
+  EXPECT_TRUE(graph) << graph.error().Message();
   Result<plan::Planner> planner =
       plan::Planner::Create(*std::move(graph), {given.job.blocking_power_w, 0});
   EXPECT_TRUE(planner) << planner.error().Message();
@@ -37,13 +35,12 @@ double LargestGap(const Case& given, int slowdown_percent) {
 }
 
 TEST_P(MeasuredPlanTest, MeetsTheDeadlineCloseToTheBound) {
-  const std::optional<plan::Planner> planner = MakePlanner(GetParam());
-  if (!planner) GTEST_SKIP() << ProfilePath(GetParam().job) << " is absent";
-  const plan::Evaluation& baseline = planner->baseline();
+  const plan::Planner planner = MakePlanner(GetParam());
+  const plan::Evaluation& baseline = planner.baseline();
   for (const int slowdown_percent : {0, 1, 5, 10, 20}) {
     SCOPED_TRACE(slowdown_percent);
     const Nanoseconds deadline = baseline.time + baseline.time * slowdown_percent / 100;
-    const Result<plan::Plan> plan = planner->PlanFor(deadline);
+    const Result<plan::Plan> plan = planner.PlanFor(deadline);
     ASSERT_TRUE(plan) << plan.error().Message();
     EXPECT_LE(plan->evaluation.time, deadline);
     EXPECT_LT(plan->gap(), LargestGap(GetParam(), slowdown_percent));
@@ -55,10 +52,9 @@ TEST_P(MeasuredPlanTest, MeetsTheDeadlineCloseToTheBound) {
 // frequency. The upper bound on the saving without slowdown is 16.06 %.
 TEST(MeasuredPlan, SavesMoreThanPublishedAndIsNoSlower) {
   const MeasuredJob& gpt3 = kMeasuredJobs[0];
-  const std::optional<plan::Planner> planner = MakePlanner({gpt3, 12});
-  if (!planner) GTEST_SKIP() << ProfilePath(gpt3) << " is absent";
-  const plan::Evaluation& baseline = planner->baseline();
-  const Result<plan::Plan> plan = planner->PlanFor(baseline.time);
+  const plan::Planner planner = MakePlanner({gpt3, 12});
+  const plan::Evaluation& baseline = planner.baseline();
+  const Result<plan::Plan> plan = planner.PlanFor(baseline.time);
   ASSERT_TRUE(plan) << plan.error().Message();
   EXPECT_LE(plan->evaluation.time, baseline.time);
   EXPECT_GT(1 - plan->evaluation.energy_j / baseline.energy_j, 0.1536);
@@ -69,11 +65,10 @@ TEST(MeasuredPlan, SavesMoreThanPublishedAndIsNoSlower) {
 // values (docs/benchmarks.md). For 4 changes, a column generation of the same bound gave 14.55 %.
 TEST(MeasuredPlan, KeepsMostOfTheSavingWithFewSwitches) {
   const MeasuredJob& gpt3 = kMeasuredJobs[0];
-  const std::optional<plan::Planner> planner = MakePlanner({gpt3, 12});
-  if (!planner) GTEST_SKIP() << ProfilePath(gpt3) << " is absent";
-  const plan::Evaluation& baseline = planner->baseline();
+  const plan::Planner planner = MakePlanner({gpt3, 12});
+  const plan::Evaluation& baseline = planner.baseline();
   const int limits[] = {0, 4, 8};
-  const auto plans = few_switches::PlanFewSwitches(*planner, baseline.time, limits);
+  const auto plans = few_switches::PlanFewSwitches(planner, baseline.time, limits);
   ASSERT_TRUE(plans) << plans.error().Message();
   const double least_saving[] = {0, 0.140, 0.1475};
   const double most_saving[] = {0.0005, 0.1457, 0.1546};

@@ -11,7 +11,6 @@
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/frontier/walk.h"
 #include "tests/oracle/random_network.h"
-#include "tests/oracle/skip_without.h"
 #include "tests/support/seeds.h"
 
 namespace perseus {
@@ -108,7 +107,6 @@ TEST(Frontier, OfTheExampleIsConvexAndEveryPointIsProvedOptimal) {
 TEST(Frontier, OfMeasuredJobsIsConvexAndEveryPointIsProvedOptimal) {
   for (const MeasuredJob& job : kMeasuredJobs) {
     SCOPED_TRACE(job.name);
-    SKIP_WITHOUT(ProfilePath(job));
     const auto graph = ReadIteration(job, 24);
     ASSERT_TRUE(graph) << graph.error().Message();
     EXPECT_GT(ExpectConvexAndProved(NetworkOf(*graph, job.blocking_power_w)), 100U);

@@ -12,7 +12,6 @@
 #include "perseus/base/file.h"
 #include "perseus/planning/frontier/walk.h"
 #include "perseus/simulation/baselines/published_planner.h"
-#include "tests/oracle/skip_without.h"
 
 namespace perseus {
 namespace {
@@ -88,7 +87,6 @@ TEST(PublishedPlannerTest, FindsThePublishedFrontiers) {
     for (const int microbatches : {12, 24, 48, 96}) {
       SCOPED_TRACE(testing::Message() << job.name << ", " << microbatches);
       const auto path = PublishedFrontierPath(job, microbatches);
-      SKIP_WITHOUT(path);
       const std::vector<PublishedPoint> published = ReadPublishedFrontier(path);
       ASSERT_FALSE(published.empty());
       const auto graph = ReadIteration(job, microbatches);
@@ -121,10 +119,8 @@ TEST(PublishedPlannerTest, FindsThePublishedFrontiers) {
 // unrounded times.
 TEST(MeasuredJob, ThePublishedFrontierLiesOnOrAboveOurs) {
   for (const MeasuredJob& job : kMeasuredJobs) {
-    SKIP_WITHOUT(ProfilePath(job));
     for (const int microbatches : {12, 24, 48, 96}) {
       SCOPED_TRACE(testing::Message() << job.name << ", " << microbatches << " microbatches");
-      SKIP_WITHOUT(PublishedFrontierPath(job, microbatches));
       const Result<schedule::InstructionGraph> graph = ReadIteration(job, microbatches);
       ASSERT_TRUE(graph) << graph.error().Message();
       const std::vector<PublishedPoint> points =

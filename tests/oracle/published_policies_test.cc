@@ -10,7 +10,6 @@
 #include "perseus/base/file.h"
 #include "perseus/planning/profile/csv_reader.h"
 #include "perseus/simulation/baselines/policy.h"
-#include "tests/oracle/skip_without.h"
 
 namespace perseus {
 namespace {
@@ -23,9 +22,7 @@ struct PublishedPolicies {
   double envpipe_energy_j = 0;
 };
 
-std::filesystem::path PublishedPoliciesPath() {
-  return PublishedFrontierPath(kMeasuredJobs[0], 12).parent_path() / "published.csv";
-}
+std::filesystem::path PublishedPoliciesPath() { return PublishedDirectory() / "published.csv"; }
 
 // Returns all rows of the file. Aborts if the file does not have the expected contents.
 std::vector<PublishedPolicies> ReadPublishedPolicies() {
@@ -55,7 +52,6 @@ std::vector<PublishedPolicies> ReadPublishedPolicies() {
 class PublishedPoliciesTest : public testing::Test {
  protected:
   void SetUp() override {
-    SKIP_WITHOUT(PublishedPoliciesPath());
     rows_ = ReadPublishedPolicies();
     ASSERT_EQ(rows_.size(), 8U);
   }

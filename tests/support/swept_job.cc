@@ -14,8 +14,9 @@ namespace {
 constexpr double kTimeNoise = 0.01;
 constexpr double kPowerNoise = 0.015;
 
-profile::Profile TrueProfile(const SharedJob& shared, SplitMix64& random, double own_deviation) {
-  const profile::Profile read = ReadSharedProfile(shared);
+profile::Profile TrueProfile(const PublishedJob& published, SplitMix64& random,
+                             double own_deviation) {
+  const profile::Profile read = ReadPublishedProfile(published);
   std::vector<profile::ProfileEntry> entries(read.entries().begin(), read.entries().end());
   if (own_deviation == 0) return profile::Profile(read.name(), {}, entries);
   for (profile::ProfileEntry& entry : entries) {
@@ -40,10 +41,10 @@ int OptionAt(const schedule::OptionSet& set, double mhz) {
 
 }  // namespace
 
-SweptJob::SweptJob(const SharedJob& shared, std::uint64_t seed, double own_deviation)
+SweptJob::SweptJob(const PublishedJob& published, std::uint64_t seed, double own_deviation)
     : random_{seed},
-      profile_(TrueProfile(shared, random_, own_deviation)),
-      job_(SweepJobOf(shared, profile_)),
+      profile_(TrueProfile(published, random_, own_deviation)),
+      job_(SweepJobOf(published, profile_)),
       truth_(job_, profile_) {}
 
 const profile::Option& SweptJob::TruthOf(const profiler::InstructionGroup& group, int mhz) const {

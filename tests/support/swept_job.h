@@ -1,4 +1,4 @@
-// Whole sweeps of a shared profile.
+// Whole sweeps of a published profile.
 //
 // A measurement of n instructions is the true value with noise. The noise is 1 % / sqrt(n) on time,
 // and 1.5 % / sqrt(n) on power. This is about the precision of gpu_measurements.h with virtual GPUs
@@ -13,16 +13,16 @@
 #include "perseus/base/random.h"
 #include "perseus/planning/profile/profile.h"
 #include "perseus/runtime/profiler/sweep.h"
-#include "tests/support/shared_job.h"
+#include "tests/support/published_job.h"
 
 namespace perseus {
 
 class SweptJob {
  public:
-  // Stages 0 to 6 of the shared profiles are copies of each other. `own_deviation` changes the true
-  // value of every option by this relative amount, independently. It changes every stage by a few
-  // percent.
-  SweptJob(const SharedJob& shared, std::uint64_t seed, double own_deviation = 0);
+  // Stages 0 to 6 of the published profiles are copies of each other. `own_deviation` changes the
+  // true value of every option by this relative amount, independently. It changes every stage by a
+  // few percent.
+  SweptJob(const PublishedJob& published, std::uint64_t seed, double own_deviation = 0);
 
   struct Outcome : TrueJob::Outcome {
     int most_frequencies = 0;

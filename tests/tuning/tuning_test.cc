@@ -1,12 +1,11 @@
-// The complete `perseus tune` on the shared measurements. Virtual GPUs have the times and powers of
-// these measurements. The coordinator sees only the ranks' logs.
+// The complete `perseus tune` on the published measurements. Virtual GPUs have the times and powers
+// of these measurements. The coordinator sees only the ranks' logs.
 #include "perseus/runtime/tuner/tuning.h"
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <iostream>
 #include <map>
 #include <string>
@@ -14,10 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include "perseus/base/file.h"
 #include "perseus/planning/noise/noise_margin.h"
 #include "perseus/planning/plan/evaluation.h"
 #include "perseus/planning/plan/make_plan_file.h"
-#include "tests/support/shared_job.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
+#include "tests/support/published_job.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/tuning/virtual_pipeline.h"
 
@@ -46,15 +48,8 @@ struct PowerLimit {
   double wander = 0;                // The wander of the clock at the limit.
 };
 
-class TunedSharedJob : public testing::TestWithParam<SharedJob> {
+class TunedPublishedJob : public testing::TestWithParam<PublishedJob> {
  protected:
-  void SetUp() override {
-    if (!std::filesystem::exists(PathOf(GetParam()))) {
-      GTEST_SKIP() << PathOf(GetParam())
-                   << " is absent (set PERSEUS_SHARED_DIR to the folder of measurements)";
-    }
-  }
-
   struct Tuned {
     tuner::TuningResult result;
     double slowdown = 0;          // The slowdown without noise.
@@ -66,7 +61,7 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
   static const Tuned& TunedJob() {
     static std::map<std::string, Tuned> tuned;
     const std::string name(GetParam().name);
-    if (!tuned.contains(name)) tuned.emplace(name, Tune(ReadSharedProfile(GetParam())));
+    if (!tuned.contains(name)) tuned.emplace(name, Tune(ReadPublishedProfile(GetParam())));
     return tuned.at(name);
   }
   // Tunes the job, and evaluates the plan with the true profile at the last power limit. The
@@ -153,12 +148,12 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
   static constexpr noise::Noise kNoise{.independent = 0.01};
 };
 
-INSTANTIATE_TEST_SUITE_P(Both, TunedSharedJob, testing::ValuesIn(kSharedJobs),
+INSTANTIATE_TEST_SUITE_P(Both, TunedPublishedJob, testing::ValuesIn(kPublishedJobs),
                          [](const auto& job) { return std::string(job.param.name); });
 
 // The sweep measures ten of the 38 or 60 clocks, with 1 % noise and a counter period of 100 ms. The
 // energy limit is the requirement.
-TEST_P(TunedSharedJob, LosesLittleAgainstAFullSweep) {
+TEST_P(TunedPublishedJob, LosesLittleAgainstAFullSweep) {
   const Tuned& tuned = TunedJob();
   EXPECT_LE(tuned.result.frequencies, 10);
   EXPECT_LE(tuned.result.spent.steps, 60);
@@ -168,7 +163,7 @@ TEST_P(TunedSharedJob, LosesLittleAgainstAFullSweep) {
 }
 
 // The saving that the plan promises after the job has followed it is the true saving.
-TEST_P(TunedSharedJob, PlanPromisesItsTrueSaving) {
+TEST_P(TunedPublishedJob, PlanPromisesItsTrueSaving) {
   const plan_file::PlanFile& plan = TunedJob().result.plan;
   const tuner::SeenSteps& seen = *TunedJob().result.seen;
   EXPECT_NEAR(1 - plan.energy_j / plan.baseline_energy_j, seen.saving(), 0.003);
@@ -180,8 +175,8 @@ TEST_P(TunedSharedJob, PlanPromisesItsTrueSaving) {
 
 // Large trainings run at their power limit. At this limit, kinds of instructions reach different
 // clocks. Four stages are enough, because all stages except the last one are equal.
-TEST_P(TunedSharedJob, PlanPromisesItsTrueSavingAtAPowerLimit) {
-  const profile::Profile truth = SomeStages(ReadSharedProfile(GetParam()), {0, 1, 2, 7});
+TEST_P(TunedPublishedJob, PlanPromisesItsTrueSavingAtAPowerLimit) {
+  const profile::Profile truth = SomeStages(ReadPublishedProfile(GetParam()), {0, 1, 2, 7});
   const profile::Option& fastest = truth.entries()[0].options.front();
   for (const double share : {0.73, 0.88}) {
     const Tuned tuned = Tune(truth, {share * fastest.energy_j / ToSeconds(fastest.time)});
@@ -200,8 +195,8 @@ TEST_P(TunedSharedJob, PlanPromisesItsTrueSavingAtAPowerLimit) {
 
 // At the power limit, the clock wanders by 1.8 %, so GPUs sometimes reach clocks that are 5 %
 // higher than usual.
-TEST_P(TunedSharedJob, PlanPromisesItsTrueSavingIfTheClockWanders) {
-  const profile::Profile truth = SomeStages(ReadSharedProfile(GetParam()), {0, 1, 2, 7});
+TEST_P(TunedPublishedJob, PlanPromisesItsTrueSavingIfTheClockWanders) {
+  const profile::Profile truth = SomeStages(ReadPublishedProfile(GetParam()), {0, 1, 2, 7});
   const profile::Option& fastest = truth.entries()[0].options.front();
   const double limit_w = 0.73 * fastest.energy_j / ToSeconds(fastest.time);
   const Tuned tuned = Tune(truth, {.before_w = limit_w, .wander = 0.018});
@@ -225,8 +220,8 @@ TEST_P(TunedSharedJob, PlanPromisesItsTrueSavingIfTheClockWanders) {
 
 // Heat lowers the clocks that the power limit permits while the job is tuned: during the descent,
 // and during the adaptive rounds.
-TEST_P(TunedSharedJob, PlanPromisesItsTrueSavingAfterThePowerLimitFell) {
-  const profile::Profile truth = SomeStages(ReadSharedProfile(GetParam()), {0, 1, 2, 7});
+TEST_P(TunedPublishedJob, PlanPromisesItsTrueSavingAfterThePowerLimitFell) {
+  const profile::Profile truth = SomeStages(ReadPublishedProfile(GetParam()), {0, 1, 2, 7});
   const profile::Option& fastest = truth.entries()[0].options.front();
   const double fastest_w = fastest.energy_j / ToSeconds(fastest.time);
   for (const std::int64_t step : {25, 50}) {
@@ -241,8 +236,8 @@ TEST_P(TunedSharedJob, PlanPromisesItsTrueSavingAfterThePowerLimitFell) {
 // Other plans that a server makes with the measured options also promise their true saving, within
 // half a percentage point. A planner prefers options that look better than they are because of
 // noise.
-TEST_P(TunedSharedJob, OtherPlansPromiseTheirTrueSaving) {
-  const profile::Profile truth = ReadSharedProfile(GetParam());
+TEST_P(TunedPublishedJob, OtherPlansPromiseTheirTrueSaving) {
+  const profile::Profile truth = ReadPublishedProfile(GetParam());
   const profiler::SweepJob sweep = SweepJobOf(GetParam(), truth);
   const TrueJob job(sweep, truth);
   const plan::Planner planner = profiler::PlannerOf(sweep, TunedJob().result.options).value();
@@ -260,15 +255,99 @@ TEST_P(TunedSharedJob, OtherPlansPromiseTheirTrueSaving) {
   EXPECT_LE(job.Judge(chosen).slowdown, 0.001);
 }
 
+// A GPU is hot only while the second plan is measured.
+TEST(TunedSmallJob, FollowsTheFirstPlanIfOnlyTheSecondOneMakesStepsTooLong) {
+  const profile::Profile truth =
+      synthetic::SynthesizeProfile({.pp_ranks = 3, .imbalance = 0.1}).value();
+  profiler::SweepJob sweep;
+  sweep.schedule = schedule::GenerateSchedule({"1f1b", 3, 6, 1}).value();
+  sweep.model.blocking_power_w = 84;
+  std::vector<int> clocks;
+  for (const profile::Option& option : truth.entries()[0].options) {
+    clocks.insert(clocks.begin(), option.frequency_mhz);
+  }
+  sweep.clocks_mhz.assign(3, clocks);
+  for (const bool gets_hot : {false, true}) {
+    SCOPED_TRACE(gets_hot);
+    const TemporaryDirectory directory;
+    VirtualPipeline pipeline(sweep, truth, {.noise = 0.002}, directory.path());
+    tuner::TuningOptions options;
+    options.job_directory = directory.path();
+    options.job.schedule = sweep.schedule;
+    options.changes.limit = recipe::ChangeRules::Limit::kNone;
+    int followed = 0;
+    bool is_first_again = false;
+    options.say = [&](std::string_view text) {
+      followed += text.starts_with("following a plan") ? 1 : 0;
+      is_first_again |= text.find("the one before, which is in force again") != text.npos;
+    };
+    options.should_end = [&] {
+      const bool is_hot = gets_hot && followed == 2;
+      for (int rank = 0; rank < 3; ++rank) {
+        pipeline.Throttle(0, rank,
+                          is_hot ? std::optional(clocks[clocks.size() / 2]) : std::nullopt);
+      }
+      pipeline.RunStep();
+      return false;
+    };
+    FakeClock clock;
+    const auto result = perseus::tuner::Tune(options, clock);
+    ASSERT_TRUE(result) << result.error().Message();
+    EXPECT_EQ(followed, 2);
+    EXPECT_EQ(is_first_again, gets_hot);
+    EXPECT_LT(result->seen->slowdown(), 0.002);
+    const auto now = protocol::ReadAssignment(directory.path()).value();
+    const std::string plan = ReadFile(directory.path() / now->plan).value();
+    EXPECT_EQ(plan_file::ParsePlan(plan, "plan").value().time, result->plan.time);
+  }
+}
+
+// A GPU is hot only while the first plan is measured. That counts as noise of whole steps.
+TEST(TunedSmallJob, RemembersTheNoiseOfWholeSteps) {
+  const profile::Profile truth =
+      synthetic::SynthesizeProfile({.pp_ranks = 3, .imbalance = 0.1}).value();
+  profiler::SweepJob sweep;
+  sweep.schedule = schedule::GenerateSchedule({"1f1b", 3, 6, 1}).value();
+  sweep.model.blocking_power_w = 84;
+  std::vector<int> clocks;
+  for (const profile::Option& option : truth.entries()[0].options) {
+    clocks.insert(clocks.begin(), option.frequency_mhz);
+  }
+  sweep.clocks_mhz.assign(3, clocks);
+  const TemporaryDirectory directory;
+  VirtualPipeline pipeline(sweep, truth, {.noise = 0.002}, directory.path());
+  tuner::TuningOptions options;
+  options.job_directory = directory.path();
+  options.job.schedule = sweep.schedule;
+  options.changes.limit = recipe::ChangeRules::Limit::kNone;
+  int followed = 0;
+  options.say = [&](std::string_view text) {
+    followed += text.starts_with("following a plan") ? 1 : 0;
+  };
+  options.should_end = [&] {
+    pipeline.Throttle(0, 0,
+                      followed == 1 ? std::optional(clocks[clocks.size() / 2]) : std::nullopt);
+    pipeline.RunStep();
+    return false;
+  };
+  FakeClock clock;
+  const auto noise_after_tuning = [&] {
+    const auto result = perseus::tuner::Tune(options, clock);
+    EXPECT_TRUE(result) << result.error().Message();
+    const std::string state = ReadFile(directory.path() / "tuner.json").value();
+    return profiler::ParseProfilerState(state, "tuner.json").value().further_noise;
+  };
+  const double noise = noise_after_tuning();
+  EXPECT_GT(noise, 0.001);
+  EXPECT_GE(noise_after_tuning(), noise);  // Nothing is hot by now.
+  EXPECT_EQ(followed, 4);
+}
+
 // Few microbatches and much noise: 3 pp_ranks, 7 microbatches, 2 % noise on each instruction.
 TEST(TunedSmallJob, AnnouncesWhatItSavesAndWhatIsLeft) {
-  const SharedJob& shared = kSharedJobs[0];
-  if (!std::filesystem::exists(PathOf(shared))) {
-    GTEST_SKIP() << PathOf(shared)
-                 << " is absent (set PERSEUS_SHARED_DIR to the folder of measurements)";
-  }
-  const profile::Profile truth = SomeStages(ReadSharedProfile(shared), {1, 4, 7});
-  profiler::SweepJob sweep = SweepJobOf(shared, truth);
+  const PublishedJob& published = kPublishedJobs[0];
+  const profile::Profile truth = SomeStages(ReadPublishedProfile(published), {1, 4, 7});
+  profiler::SweepJob sweep = SweepJobOf(published, truth);
   sweep.schedule = schedule::GenerateSchedule({"1f1b", 3, 7, 1}).value();
   const TrueJob job(sweep, truth);
   constexpr int kRuns = 2;

@@ -30,15 +30,19 @@ virtual_gpu::VirtualGpuModel ModelOf(const profiler::SweepJob& job, std::size_t 
 
 }  // namespace
 
-VirtualPipeline::VirtualPipeline(const profiler::SweepJob& job, const profile::Profile& truth,
+VirtualPipeline::VirtualPipeline(const profiler::SweepJob& job,
+                                 const std::vector<profile::Profile>& truths,
                                  const VirtualPipelineSpec& spec,
                                  std::filesystem::path job_directory)
     : job_directory_(std::move(job_directory)), assignment_(job_directory_) {
   std::filesystem::create_directory(job_directory_ / "ranks");
   SplitMix64 random{spec.seed};
-  for (std::size_t i = 0; i < job.schedule.pp_ranks.size(); ++i) {
+  const std::size_t pp_ranks = job.schedule.pp_ranks.size();
+  for (std::size_t rank_number = 0; rank_number < truths.size() * pp_ranks; ++rank_number) {
+    const std::size_t i = rank_number % pp_ranks;
     const auto number = static_cast<int>(i);
-    const protocol::RankId name{0, number, 0};
+    const profile::Profile& truth = truths[rank_number / pp_ranks];
+    const protocol::RankId name{static_cast<int>(rank_number / pp_ranks), number, 0};
     ranks_.push_back({.name = name,
                       .work = trainer::MakeRankWork(job.schedule, number, truth, job.model).value(),
                       .gpu = virtual_gpu::VirtualGpu(ModelOf(job, i, spec), random(), 0),
@@ -61,6 +65,12 @@ void VirtualPipeline::SetPowerLimit(double power_limit_w) {
   for (Rank& rank : ranks_) rank.gpu.SetPowerLimit(device::Setting{limit_mw, limit_mw}, now_);
 }
 
+void VirtualPipeline::Throttle(int dp_rank, int pp_rank, std::optional<int> clock_mhz) {
+  for (Rank& rank : ranks_) {
+    if (rank.name == protocol::RankId{dp_rank, pp_rank, 0}) rank.gpu.SetThrottle(clock_mhz, now_);
+  }
+}
+
 void VirtualPipeline::RunStep() {
   const protocol::Assignment assignment = assignment_.At(next_step_);
   for (Rank& rank : ranks_) {
@@ -71,22 +81,25 @@ void VirtualPipeline::RunStep() {
     rank.step.on_plan = true;
     rank.step.begin = now_;
   }
-  Arrivals arrivals;
+  std::map<int, Arrivals> arrivals;  // By dp_rank.
   for (bool ran = true; ran;) {
     ran = false;
     for (Rank& rank : ranks_) {
-      while (CanRun(rank, arrivals)) {
-        RunNext(rank, assignment, arrivals);
+      Arrivals& own = arrivals[rank.name.dp_rank];
+      while (CanRun(rank, own)) {
+        RunNext(rank, assignment, own);
         ran = true;
       }
     }
   }
+  const Nanoseconds began = now_;
   for (const Rank& rank : ranks_) now_ = std::max(now_, rank.gpu.at());
   for (Rank& rank : ranks_) {
     AdvanceTo(rank, now_);
     rank.step.end = now_;
     Append(rank.name, rank.step);
   }
+  step_times_s_.push_back(ToSeconds(now_ - began));
   ++next_step_;
 }
 
@@ -121,11 +134,11 @@ void VirtualPipeline::RunNext(Rank& rank, const protocol::Assignment& assignment
 
 int VirtualPipeline::ClockOf(const Rank& rank, const trainer::RankInstruction& instruction,
                              const protocol::Assignment& assignment) {
-  if (!assignment.plan.empty()) {
+  if (const std::string& plan = assignment.PlanOf(rank.name.dp_rank); !plan.empty()) {
     // The instructions of the plan and of the work have the same order, which is the order of the
     // schedule.
     const plan_file::PlannedRank& planned =
-        PlanOf(assignment).pp_ranks.at(static_cast<std::size_t>(rank.name.pp_rank));
+        ReadPlan(plan).pp_ranks.at(static_cast<std::size_t>(rank.name.pp_rank));
     return static_cast<int>(planned.instructions.at(rank.next).frequency_mhz);
   }
   const auto clock = std::ranges::find_if(assignment.clocks, [&](const protocol::KindClock& one) {
@@ -135,12 +148,11 @@ int VirtualPipeline::ClockOf(const Rank& rank, const trainer::RankInstruction& i
   return clock == assignment.clocks.end() ? 0 : clock->frequency_mhz;
 }
 
-const plan_file::PlanFile& VirtualPipeline::PlanOf(const protocol::Assignment& assignment) {
-  const auto found = plans_.find(assignment.plan);
+const plan_file::PlanFile& VirtualPipeline::ReadPlan(const std::string& path) {
+  const auto found = plans_.find(path);
   if (found != plans_.end()) return found->second;
-  const std::string text = ReadFile((job_directory_ / assignment.plan).string()).value();
-  return plans_.emplace(assignment.plan, plan_file::ParsePlan(text, assignment.plan).value())
-      .first->second;
+  const std::string text = ReadFile((job_directory_ / path).string()).value();
+  return plans_.emplace(path, plan_file::ParsePlan(text, path).value()).first->second;
 }
 
 void VirtualPipeline::AdvanceTo(Rank& rank, Nanoseconds until) {

@@ -1,6 +1,6 @@
-// A job that trains on virtual GPUs (perseus/simulation/virtual_gpu) in virtual time, without
-// processes and without waiting. Each call runs one step. The job's ranks follow assignments and
-// write logs as the client does:
+// A job of one or several pipelines that trains on virtual GPUs (perseus/simulation/virtual_gpu) in
+// virtual time, without processes and without waiting. Each call runs one step. The job's ranks
+// follow assignments and write logs as the client does:
 //  - An instruction begins when its rank is free and its input has arrived. Waiting GPUs spin.
 //  - The clock of the next instruction is requested when the previous instruction ends. The clock
 //    takes effect at once.
@@ -12,7 +12,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "perseus/planning/plan_file/plan_file.h"
@@ -39,12 +41,21 @@ class VirtualPipeline {
   // `job` has the schedule, the model and the clocks of each rank. `truth` has the time and energy
   // of the instructions.
   VirtualPipeline(const profiler::SweepJob& job, const profile::Profile& truth,
+                  const VirtualPipelineSpec& spec, std::filesystem::path job_directory)
+      : VirtualPipeline(job, std::vector{truth}, spec, std::move(job_directory)) {}
+  // A pipeline for each of `truths`. In each step, all of them wait for the slowest one.
+  VirtualPipeline(const profiler::SweepJob& job, const std::vector<profile::Profile>& truths,
                   const VirtualPipelineSpec& spec, std::filesystem::path job_directory);
 
   void RunStep();
   std::int64_t steps() const { return next_step_; }
   // Changes the power limit of all GPUs, as heat does.
   void SetPowerLimit(double power_limit_w);
+  // Holds the clock of a GPU down, as heat does. nullopt: no longer.
+  void Throttle(int dp_rank, int pp_rank, std::optional<int> clock_mhz);
+  double TimeOfStep(std::int64_t step) const {
+    return step_times_s_.at(static_cast<std::size_t>(step));
+  }
 
  private:
   struct Rank {
@@ -59,13 +70,13 @@ class VirtualPipeline {
     std::size_t next = 0;
     protocol::RanStep step;
   };
-  using Arrivals = std::map<trainer::Tensor, Nanoseconds>;
+  using Arrivals = std::map<trainer::Tensor, Nanoseconds>;  // In one pipeline.
 
   bool CanRun(const Rank& rank, const Arrivals& arrivals) const;
   void RunNext(Rank& rank, const protocol::Assignment& assignment, Arrivals& arrivals);
   int ClockOf(const Rank& rank, const trainer::RankInstruction& instruction,
               const protocol::Assignment& assignment);
-  const plan_file::PlanFile& PlanOf(const protocol::Assignment& assignment);
+  const plan_file::PlanFile& ReadPlan(const std::string& path);
   static void AdvanceTo(Rank& rank, Nanoseconds until);
   void Append(const protocol::RankId& name, const protocol::RankRecord& record) const;
 
@@ -75,6 +86,7 @@ class VirtualPipeline {
   std::vector<Rank> ranks_;
   Nanoseconds now_ = 0;
   std::int64_t next_step_ = 0;
+  std::vector<double> step_times_s_;
 };
 
 }  // namespace perseus

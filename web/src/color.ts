@@ -30,6 +30,12 @@ export const light: Palette = {
   series: ["#0f766e", "#7c3aed", "#a16207", "#be185d", "#4d7c0f"],
 };
 
+/** The dashes of further curves, so that they also differ in gray. */
+export const dashes = ["6 3", "2 3", "10 3 2 3", "14 4", "4 2 1 2 1 2"];
+/** The marks of their points, each as a path around (0, 0). */
+export const marks = ["M-3,-3h6v6h-6z", "M0,-4.5l4.5,4.5l-4.5,4.5l-4.5,-4.5z", "M0,-4l4,7h-8z",
+  "M0,4l4,-7h-8z", "M-4,-1.5h2.5v-2.5h3v2.5h2.5v3h-2.5v2.5h-3v-2.5h-2.5z"];
+
 /** The number of colors for different powers. */
 export const powerSteps = 24;
 

@@ -12,7 +12,7 @@ export interface OptionSet {
   frequency_mhz: number[];
   time_ns: number[];
   energy_j: number[];
-  knobs: number[][];
+  knobs: (number | string)[][];
   // The fit: effective energy (J) = a exp(b t) + c, with t in s.
   fit?: { a: number; b: number; c: number };
 }
@@ -155,6 +155,15 @@ export interface Report {
   stopped_early?: boolean; // The user stopped the search for the plans.
   switch_tradeoff?: SwitchTradeoff; // Only with `perseus plan --switch-tradeoff`.
   schedule_tradeoff?: ScheduleTradeoff; // Only if the schedule was searched for.
+  // Another schedule at maximum frequency, to which savings refer. Absent if they refer to `baseline`.
+  compared_with?: { schedule: string; time_ns: number; energy_j: number };
+}
+
+/** Returns what savings and slowdowns refer to. */
+export function referenceOf(report: Report): { name: string; time_ns: number; energy_j: number } {
+  const other = report.compared_with;
+  if (other) return { ...other, name: `${other.schedule} at maximum frequency` };
+  return { ...report.baseline, name: "maximum frequency" };
 }
 
 export function parseReport(text: string): Report {
@@ -168,6 +177,7 @@ export function parseReport(text: string): Report {
 /** One instruction of a timeline. */
 export interface Slice {
   set: OptionSet;
+  chunk: string; // "₁" for chunk 1. Empty if each pp_rank has only one chunk.
   microbatch: number;
   option: number;
   start: number; // ns
@@ -178,6 +188,7 @@ export interface Slice {
 
 /** Returns the instructions of each pp_rank, in execution order. */
 export function slicesOf(work: Work, iteration: Iteration): Slice[][] {
+  const hasChunks = work.option_sets.some((set) => set.chunk > 0);
   return iteration.lanes.map((lane, r) => {
     const rank = work.pp_ranks[r];
     let end = 0;
@@ -188,6 +199,7 @@ export function slicesOf(work: Work, iteration: Iteration): Slice[][] {
       end = start + duration;
       return {
         set,
+        chunk: hasChunks ? subscript(set.chunk) : "",
         microbatch: rank.microbatches[i],
         option,
         start,
@@ -233,16 +245,20 @@ const letters: Record<string, string> = {
   backward_input: "I",
   backward_weight: "W",
   recompute: "R",
+  optimizer_step: "O",
   load: "L",
   all_reduce: "A",
   optimizer: "O",
 };
 
-/** Returns a short label such as "F3": the forward of microbatch 3. */
+const subscript = (chunk: number): string =>
+  Array.from(String(chunk), (digit) => String.fromCharCode(0x2080 + Number(digit))).join("");
+
+/** Returns a short label: "F3" for the forward of microbatch 3, and "F3₁" for that of chunk 1. */
 export function labelOf(slice: Slice): string {
   const letter = letters[slice.set.kind];
   if (letter === undefined) return slice.set.name;
-  return slice.microbatch >= 0 ? letter + slice.microbatch : letter;
+  return slice.microbatch >= 0 ? letter + slice.microbatch + slice.chunk : letter;
 }
 
 /** Returns the noun for a lane: a pp_rank of a pipeline, or a resource of a general graph. */
@@ -258,7 +274,7 @@ export function gpusOfPipeline(report: Report): number {
  * every plan is slower than the baseline, returns the index of the fastest plan.
  */
 export function firstPlan(report: Report): number {
-  const baseline = report.baseline.time_ns;
+  const baseline = referenceOf(report).time_ns;
   let best = 0;
   report.plans.forEach((plan, i) => {
     const isBetter = plan.time_ns <= baseline && plan.energy_j < report.plans[best].energy_j;

@@ -1,5 +1,5 @@
 // Draws figures for papers: the charts of the page as SVG text, in an engine without a browser. The
-// program calls figure(name, data) with the data of a report, and receives the SVG.
+// program calls figure(name, data, width) with the data of a report, and receives the SVG.
 import "core-js/es/map";
 import "core-js/es/set";
 import "core-js/es/symbol";
@@ -18,5 +18,5 @@ import { renderToString } from "preact-render-to-string";
 import { drawFigure } from "./draw_figure";
 import { parseReport } from "./data";
 
-(globalThis as unknown as { figure: unknown }).figure = (name: string, data: string): string =>
-  renderToString(drawFigure(name, parseReport(data)));
+(globalThis as unknown as { figure: unknown }).figure = (name: string, data: string, widthMm: number): string =>
+  renderToString(drawFigure(name, parseReport(data), widthMm));

@@ -12,8 +12,9 @@
 namespace perseus::cli {
 
 struct FigureFlags {
-  std::vector<std::string> figures;   // Each is a PATH.
+  std::vector<std::string> figures;   // Each is PATH or KIND=PATH.
   std::vector<std::string> overlays;  // Each is PATH or NAME=PATH.
+  double width_mm = 0;                // The width on paper. 0: the size is in pixels.
 };
 
 void AddFigureFlags(CLI::App& verb, FigureFlags& flags);
@@ -21,8 +22,16 @@ void AddFigureFlags(CLI::App& verb, FigureFlags& flags);
 // Says which data exists for figures, in addition to a frontier, a timeline and a profile.
 struct FigureData {
   bool has_switches = false;   // A comparison of limits of clock changes.
-  bool has_schedules = false;  // A comparison of schedules: the energy that more memory saves.
+  bool has_schedules = false;  // A search for schedules: the energy that more memory saves.
+  bool has_orders = false;     // Timelines of several schedules. A search has them, too.
 };
+
+struct FigureFlag {
+  std::string path;
+  std::string kind;  // Empty if the flag has no KIND=.
+};
+
+std::vector<FigureFlag> FiguresOf(const FigureFlags& flags);
 
 // Checks that the file names are names of figures, and that this build can draw them. A verb calls
 // this before it computes anything.

@@ -65,6 +65,14 @@ void AddMemoryFlags(CLI::App& verb, job::MemorySettings& flags) {
       ->allow_extra_args(false);
 }
 
+enum class MaySearch { kNo, kYes };
+std::vector<std::string> SchedulesToPlan(MaySearch search) {
+  const auto generated = schedule::ScheduleNames();
+  std::vector<std::string> names(generated.begin(), generated.end());
+  if (search == MaySearch::kYes) names.emplace_back(job::kAutoSchedule);
+  return names;
+}
+
 }  // namespace
 
 void AddJobFlags(CLI::App& verb, job::JobSettings& flags, JobComes comes) {
@@ -72,16 +80,13 @@ void AddJobFlags(CLI::App& verb, job::JobSettings& flags, JobComes comes) {
   const bool may_search = comes != JobComes::kWithoutProfile;
   const auto count = WholeNumberIn(job::kCountRange);
   const FlagAdder add(verb, kGroup);
-  add("--job", flags.job_file, "FILE", "Job file (TOML); the flags below override it", InputFile());
-  const auto generated = schedule::ScheduleNames();
-  std::vector<std::string> names(generated.begin(), generated.end());
-  if (may_search) names.emplace_back(job::kAutoSchedule);
+  add("--job", flags.job_file, "FILE", "Job file (TOML); flags override it", InputFile());
   CLI::Option* schedule =
       add("--schedule", flags.schedule, "NAME",
           may_search ? "The order of instructions on each pp_rank; auto searches for the one whose "
                        "plan needs the least energy (docs/schedules.md)"
                      : "The order of instructions on each pp_rank",
-          OneOf(names));
+          OneOf(SchedulesToPlan(may_search ? MaySearch::kYes : MaySearch::kNo)));
   if (may_search) {
     add("--max-in-flight", flags.max_in_flight, "N[,N...]",
         "Of --schedule auto: the microbatches whose activations a pp_rank may hold, one number for "
@@ -114,6 +119,18 @@ void AddJobFlags(CLI::App& verb, job::JobSettings& flags, JobComes comes) {
   add("--pipelines", flags.pipelines, "N",
       has_profile ? "Data-parallel pipelines; for totals only" : "Data-parallel pipelines", count);
   AddModelFlags(verb, flags);
+}
+
+void AddSchedulesFlag(CLI::App& verb, std::vector<std::string>& schedules) {
+  verb.remove_option(verb.get_option("--schedule"));
+  CLI::Option* schedule = FlagAdder(verb, kGroup)
+                              .Repeatable("--schedule", schedules, "NAME",
+                                          "The order of instructions on each pp_rank; may be "
+                                          "repeated, to compare schedules",
+                                          OneOf(SchedulesToPlan(MaySearch::kYes)));
+  for (const char* other : {"--schedule-file", "--graph"}) {
+    schedule->excludes(verb.get_option(other));
+  }
 }
 
 void AddProfile(const FlagAdder& add, job::JobSettings& flags) {

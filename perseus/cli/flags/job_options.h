@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/terminal/standard_output.h"
@@ -18,6 +19,9 @@ enum class JobComes { kWithProfile, kWithoutProfile, kMaybeWithProfile };
 // Adds all flags of a job except the profile. The profile is an argument of some verbs and a flag
 // of other verbs.
 void AddJobFlags(CLI::App& verb, job::JobSettings& flags, JobComes comes = JobComes::kWithProfile);
+
+// Replaces --schedule of AddJobFlags by a flag that may be repeated.
+void AddSchedulesFlag(CLI::App& verb, std::vector<std::string>& schedules);
 
 // Adds the profile as an argument.
 void AddProfile(const FlagAdder& add, job::JobSettings& flags);

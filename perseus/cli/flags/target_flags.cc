@@ -22,7 +22,7 @@ void AddTargetFlags(CLI::App& verb, TargetFlags& flags, Targets count) {
   add(plan::Target::Kind::kSlowdown, "--slowdown", flags.slowdowns_percent, "PCT",
       count == Targets::kOne ? "At most this much slower than at maximum frequency"
                              : "At most this much slower than at maximum frequency; may be "
-                               "repeated, as the next four");
+                               "repeated, as the other targets");
   add(plan::Target::Kind::kDeadline, "--deadline", flags.deadlines_s, "S",
       "At most this iteration time");
   add(plan::Target::Kind::kEnergyBudget, "--energy-budget", flags.energy_budgets_j, "J",

@@ -48,6 +48,11 @@ void AddFile(posix_spawn_file_actions_t& actions, int descriptor, const FileDesc
 
 }  // namespace
 
+std::filesystem::path OwnProgram() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error);
+}
+
 std::string FindProgram(const std::string& command) {
   if (command.find('/') != std::string::npos) {
     return access(command.c_str(), X_OK) == 0 ? command : "";

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -24,6 +25,8 @@ struct ChildSpec {
   enum class Group { kOfParent, kOwn } group = Group::kOfParent;
 };
 
+// Returns the file of this program.
+std::filesystem::path OwnProgram();
 // Returns the file that the command runs, searched along PATH. Empty if no such file exists.
 std::string FindProgram(const std::string& command);
 // Returns the words after "#!" in the first line of a script. Empty if the file is no script.

@@ -13,6 +13,7 @@
 #include "perseus/cli/flags/switch_flags.h"
 #include "perseus/cli/terminal/row_block.h"
 #include "perseus/cli/terminal/table.h"
+#include "perseus/cli/verbs/compare_schedules.h"
 #include "perseus/cli/verbs/switches.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/report/report.h"
@@ -29,12 +30,16 @@ constexpr const char* kCompareAbout =
     "no slowdown, or with its least slowdown. With --straggler, one pipeline takes this much\n"
     "longer, and all others may take as long as it does. Savings then count the energy until\n"
     "the straggler has finished. Perseus plans as `perseus plan` does, with few clock changes.\n"
-    "The other policies have no limit of changes: compare their ideas with --per-instruction.";
+    "The other policies have no limit of changes: compare their ideas with --per-instruction.\n"
+    "With several --schedule, compares plans of Perseus for these schedules: what each saves of\n"
+    "the energy of the first schedule at maximum frequency, and the microbatches that it holds.";
 constexpr const char* kCompareExamples =
     "  perseus compare profile.csv --schedule 1f1b --microbatches 96 \\\n"
     "      --blocking-power 83.64\n"
     "  perseus compare --job job.toml --straggler 10 --straggler 30 \\\n"
-    "      --figure frontier.svg";
+    "      --figure frontier.svg\n"
+    "  perseus compare profile.csv --schedule 1f1b --schedule gpipe \\\n"
+    "      --microbatches 12 --blocking-power 83.64 --figure frontier.svg";
 
 // The policy to which --unit applies.
 constexpr std::string_view kRounds = "PerseusPublished";
@@ -44,6 +49,7 @@ constexpr int kPlansOfFrontier = 12;
 
 struct CompareFlags {
   job::JobSettings job;
+  std::vector<std::string> schedules;
   std::vector<double> stragglers_percent;  // As the user gave them.
   // The iteration times of stragglers, divided by the iteration time of the baseline.
   std::vector<double> stragglers;
@@ -113,21 +119,21 @@ std::string Longer(double factor) { return fmt::format("{:g} %", 100 * (factor -
 std::string FormatTables(const plan::Planner& planner, const std::vector<Nanoseconds>& times,
                          const std::vector<double>& stragglers,
                          const std::vector<Outcome>& outcomes) {
-  Table table(
-      {"policy", "setting", "time (s)", "energy (J)", "saving", "slowdown", "switches/GPU"});
+  Table table({"policy", "time", "energy", "saving", "slowdown", "switches"});
+  Table settings({"policy", "setting"});
   for (const Outcome& outcome : outcomes) {
     if (outcome.failed()) {
-      table.AddRow({outcome.policy, "failed", "", "", "", "", ""});
+      table.AddRow({outcome.policy, "failed", "", "", "", ""});
       continue;
     }
     const Cell cell = CellOf(planner, outcome.offered, times.front());
-    table.AddRow({outcome.policy, cell.point->setting,
-                  FormatQuantity(ToSeconds(cell.point->evaluation.time)),
-                  FormatQuantity(cell.energy_j), FormatPercent(cell.saving),
+    table.AddRow({outcome.policy, FormatQuantity(ToSeconds(cell.point->evaluation.time), "s"),
+                  FormatQuantity(cell.energy_j, "J"), FormatPercent(cell.saving),
                   FormatPercent(cell.slowdown),
                   FormatSwitches(SwitchesPerGpu(cell.point->evaluation))});
+    settings.AddRow({outcome.policy, cell.point->setting});
   }
-  std::string text = table.Format();
+  std::string text = table.Format() + kSwitchesNote + "\n" + settings.Format();
   if (!stragglers.empty()) {
     std::vector<std::string> header{"saving with a straggler of"};
     for (const double factor : stragglers) header.push_back(Longer(factor));
@@ -260,6 +266,16 @@ Result<std::vector<Outcome>> RunPolicies(const Streams& streams, const CompareFl
   return outcomes;
 }
 
+Result<void> RunScheduleComparison(const Streams& streams, const CompareFlags& flags) {
+  if (!flags.stragglers.empty() || flags.is_unit_given) {
+    return Fail("--straggler and --unit compare policies (give one --schedule, or remove them)");
+  }
+  return CompareSchedules(streams, {.job = flags.job,
+                                    .schedules = flags.schedules,
+                                    .figures = flags.figures,
+                                    .as_json = flags.as_json});
+}
+
 Result<void> RunCompare(const Streams& streams, const CompareFlags& flags) {
   if (auto able = CheckFigures(flags.figures); !able) return able;
   PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
@@ -289,6 +305,7 @@ Verb AddCompareVerb(CLI::App& program) {
       AddVerb<CompareFlags>(program, "compare", kCompareAbout, kCompareExamples);
   AddProfile(add, flags->job);
   AddJobFlags(*verb, flags->job);
+  AddSchedulesFlag(*verb, flags->schedules);
   add.Repeatable("--straggler", flags->stragglers_percent, "PCT",
                  "Another pipeline takes this much longer, such as 25 (or 1.25x); repeatable",
                  StragglerSlowdown());
@@ -303,6 +320,8 @@ Verb AddCompareVerb(CLI::App& program) {
             for (const double percent : flags->stragglers_percent) {
               flags->stragglers.push_back(1 + percent / 100);
             }
+            if (flags->schedules.size() > 1) return RunScheduleComparison(streams, *flags);
+            if (!flags->schedules.empty()) flags->job.schedule = flags->schedules.front();
             return RunCompare(streams, *flags);
           }};
 }

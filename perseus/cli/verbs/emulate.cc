@@ -73,9 +73,11 @@ class Chooser {
   Result<std::vector<int>> NoSlowdown() {
     const Nanoseconds time = planner_->baseline().time;
     if (!is_ours_) return baselines::ChooseFor(time, offered_.points, *planner_).options;
-    PERSEUS_ASSIGN_OR_RETURN(auto plan, PlanFor(wishes_.targets.front()));
+    recipe::Progress silent;
+    PERSEUS_ASSIGN_OR_RETURN(const auto plans, recipe::PlanJob(*planner_, wishes_, silent));
+    const plan::Plan& plan = plans.Find(wishes_.targets.front())->plan;
     usual_ = plan.evaluation;
-    return std::move(plan.options);
+    return plan.options;
   }
 
   // Returns the plan while a straggler's iteration takes the time `straggler`.
@@ -87,24 +89,32 @@ class Chooser {
     return std::move(plan.options);
   }
 
-  // Returns the fastest plan with at most this mean power of all pipelines. Fails (kUnreachable) if
-  // no such plan exists. The message has the least power of all pipelines.
-  Result<std::vector<int>> WithinPower(double watts, int pipelines) {
-    const double share_w = watts / pipelines;
-    if (is_ours_) {
-      auto plan = PlanFor({.kind = plan::Target::Kind::kPowerCap, .value = share_w});
-      if (plan) return std::move(plan->options);
-      if (plan.error().kind != ErrorKind::kUnreachable) return Fail(plan);
-    } else {
-      for (const baselines::OperatingPoint& point : offered_.points) {
-        if (point.evaluation.average_power_w() <= share_w) return point.options;
+  // Returns for each cap the fastest plan with at most this mean power of all pipelines. If none
+  // exists, it is the plan of least power. Perseus makes all plans together, because most of the
+  // work is the same for all of them.
+  Result<std::vector<std::vector<int>>> WithinPower(const std::vector<emulator::PowerCap>& caps,
+                                                    int pipelines) {
+    std::vector<std::vector<int>> options;
+    if (caps.empty()) return options;
+    if (!is_ours_) {
+      for (const emulator::PowerCap& cap : caps) {
+        options.push_back(OfferedWithin(cap.watts / pipelines).options);
       }
+      return options;
     }
-    PERSEUS_ASSIGN_OR_RETURN(const auto least_w, LeastPower());
-    return FailAs(ErrorKind::kUnreachable,
-                  "{} has no plan that meets a power cap of {} W: the {} pipelines of the job draw "
-                  "at least {} W (raise the cap, or run fewer pipelines)",
-                  name_, watts, pipelines, std::ceil(least_w * pipelines));
+    recipe::Wishes wishes = wishes_;
+    wishes.targets.clear();
+    for (const emulator::PowerCap& cap : caps) {
+      wishes.targets.push_back({.kind = plan::Target::Kind::kPowerCap,
+                                .value = cap.watts / pipelines,
+                                .or_nearest = true});
+    }
+    recipe::Progress silent;
+    PERSEUS_ASSIGN_OR_RETURN(const auto plans, recipe::PlanJob(*planner_, wishes, silent));
+    for (const plan::Target& target : wishes.targets) {
+      options.push_back(plans.Find(target)->plan.options);
+    }
+    return options;
   }
 
   const std::string& name() const { return name_; }
@@ -114,24 +124,16 @@ class Chooser {
   Chooser(const plan::Planner& planner, recipe::Wishes wishes)
       : planner_(&planner), wishes_(std::move(wishes)) {}
 
-  Result<plan::Plan> PlanFor(const plan::Target& target) {
-    wishes_.targets = {target};
-    recipe::Progress silent;
-    PERSEUS_ASSIGN_OR_RETURN(auto plans, recipe::PlanJob(*planner_, wishes_, silent));
-    return plans.Find(target)->plan;
-  }
-
-  // Returns the least power of one pipeline.
-  Result<double> LeastPower() {
-    if (is_ours_) {
-      PERSEUS_ASSIGN_OR_RETURN(const auto plan, PlanFor({.kind = plan::Target::Kind::kMinEnergy}));
-      return plan.evaluation.average_power_w();
-    }
-    double least_w = offered_.points.front().evaluation.average_power_w();
+  // Returns the first plan of a published baseline with at most this power, or the one of least
+  // power.
+  const baselines::OperatingPoint& OfferedWithin(double most_w) const {
+    const auto power_of = [](const baselines::OperatingPoint& point) {
+      return point.evaluation.average_power_w();
+    };
     for (const baselines::OperatingPoint& point : offered_.points) {
-      least_w = std::min(least_w, point.evaluation.average_power_w());
+      if (power_of(point) <= most_w) return point;
     }
-    return least_w;
+    return *std::ranges::min_element(offered_.points, {}, power_of);
   }
 
   const plan::Planner* planner_;
@@ -179,10 +181,10 @@ Result<emulator::EmulationSpec> WithEvents(const Streams& streams, emulator::Emu
     spec.changes.push_back({pushed.from, *std::move(options), pushed.where});
   }
   spec.power_caps = std::move(events.power_caps);
-  for (emulator::PowerCap& cap : spec.power_caps) {
-    auto options = chooser.WithinPower(cap.watts, spec.pipelines);
-    if (!options) return Fail(options, cap.where);
-    cap.options = *std::move(options);
+  auto options = chooser.WithinPower(spec.power_caps, spec.pipelines);
+  if (!options) return Fail(options, event_file);
+  for (std::size_t i = 0; i < spec.power_caps.size(); ++i) {
+    spec.power_caps[i].options = std::move((*options)[i]);
   }
   return spec;
 }
@@ -313,12 +315,12 @@ std::string FormatJson(const emulator::EmulationSpec& spec, const Results& resul
 
 std::string FormatTable(const emulator::EmulationSpec& spec, const Results& results,
                         std::int64_t gpus) {
-  Table table({"", "time (s)", "energy (J)", "power (W)", "peak (W)"});
+  Table table({"", "time", "energy", "power", "peak"});
   const auto add = [&](const std::string& name, const emulator::Emulation& emulation) {
-    table.AddRow({name, FormatQuantity(ToSeconds(emulation.time)),
-                  FormatQuantity(emulation.energy_j),
-                  FormatQuantity(emulation.energy_j / ToSeconds(emulation.time)),
-                  FormatQuantity(emulation.peak_power_w())});
+    table.AddRow({name, FormatQuantity(ToSeconds(emulation.time), "s"),
+                  FormatQuantity(emulation.energy_j, "J"),
+                  FormatQuantity(emulation.energy_j / ToSeconds(emulation.time), "W"),
+                  FormatQuantity(emulation.peak_power_w(), "W")});
   };
   add("maximum frequency", results.all_max);
   add(results.policy == "Perseus" ? "emulated" : results.policy, results.planned);

@@ -117,19 +117,18 @@ std::pair<std::string, std::string> FormatApart(double one, double other) {
 std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline,
                         const plan::Evaluation& evaluation,
                         const std::optional<UnderNoise>& noisy) {
-  Table table(
-      {"plan", "time (s)", "energy (J)", "saving", "slowdown", "power (W)", "switches/GPU"});
-  table.AddRow({"maximum frequency", FormatQuantity(ToSeconds(baseline.time)),
-                FormatQuantity(baseline.energy_j), "", "",
-                FormatQuantity(baseline.average_power_w()),
+  Table table({"plan", "time", "energy", "saving", "slowdown", "power", "switches"});
+  table.AddRow({"maximum frequency", FormatQuantity(ToSeconds(baseline.time), "s"),
+                FormatQuantity(baseline.energy_j, "J"), "", "",
+                FormatQuantity(baseline.average_power_w(), "W"),
                 FormatSwitches(SwitchesPerGpu(baseline))});
-  table.AddRow({plan.file.target, FormatQuantity(ToSeconds(evaluation.time)),
-                FormatQuantity(evaluation.energy_j),
+  table.AddRow({plan.file.target, FormatQuantity(ToSeconds(evaluation.time), "s"),
+                FormatQuantity(evaluation.energy_j, "J"),
                 FormatPercent(1 - evaluation.energy_j / baseline.energy_j),
                 FormatPercent(ToSeconds(evaluation.time) / ToSeconds(baseline.time) - 1),
-                FormatQuantity(evaluation.average_power_w()),
+                FormatQuantity(evaluation.average_power_w(), "W"),
                 FormatSwitches(SwitchesPerGpu(evaluation))});
-  std::string text = table.Format();
+  std::string text = table.Format() + kSwitchesNote;
   if (noisy) {
     text += fmt::format(
         "\nUnder noise, the mean iteration takes {:+.3f} ± {:.3f} % more time than at maximum "

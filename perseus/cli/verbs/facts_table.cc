@@ -12,48 +12,51 @@ namespace {
 using hardware_facts::Estimate;
 using hardware_facts::HardwareFacts;
 
-std::string FormatEstimate(const Estimate& estimate, const char* number) {
-  return fmt::format("{} ({} to {})", fmt::format(fmt::runtime(number), estimate.value),
+std::string FormatEstimate(const Estimate& estimate, const char* number, const char* unit = "") {
+  return fmt::format("{} ({} to {}){}", fmt::format(fmt::runtime(number), estimate.value),
                      fmt::format(fmt::runtime(number), estimate.low),
-                     fmt::format(fmt::runtime(number), estimate.high));
+                     fmt::format(fmt::runtime(number), estimate.high), unit);
 }
 
-std::string FormatEstimate(const std::optional<Estimate>& estimate, const char* number) {
-  return estimate ? FormatEstimate(*estimate, number) : "-";
+std::string FormatEstimate(const std::optional<Estimate>& estimate, const char* number,
+                           const char* unit) {
+  return estimate ? FormatEstimate(*estimate, number, unit) : "-";
 }
 
 std::string FormatSwitches(const HardwareFacts& facts) {
   if (facts.switches.empty()) return "";
-  Table table(
-      {"switch", "of", "latency (ms)", "95 % of them (ms)", "call (ms)", "stall (ms)", "samples"});
+  Table table({"switch", "of", "latency", "95 % of them", "call", "stall", "samples"});
   for (const auto& one : facts.switches) {
-    table.AddRow({fmt::format("{}, {}", one.is_far ? "far" : "near",
-                              one.direction == hardware_facts::Direction::kUp ? "up" : "down"),
-                  one.all_gpus ? "all GPUs" : "one GPU", FormatEstimate(one.latency_ms, "{:.2f}"),
-                  fmt::format("{:.2f}", one.p95_latency_ms), FormatEstimate(one.call_ms, "{:.2f}"),
-                  FormatEstimate(one.stall_ms, "{:.3f}"), std::to_string(one.latency_ms.samples)});
+    table.AddRow(
+        {fmt::format("{}, {}", one.is_far ? "far" : "near",
+                     one.direction == hardware_facts::Direction::kUp ? "up" : "down"),
+         one.all_gpus ? "all GPUs" : "one GPU", FormatEstimate(one.latency_ms, "{:.2f}", " ms"),
+         fmt::format("{:.2f} ms", one.p95_latency_ms), FormatEstimate(one.call_ms, "{:.2f}", " ms"),
+         FormatEstimate(one.stall_ms, "{:.3f}", " ms"), std::to_string(one.latency_ms.samples)});
   }
   return table.Format() + "\n";
 }
 
 std::string FormatPower(const HardwareFacts& facts) {
   if (facts.power.empty()) return "";
-  Table table({"SM clock (MHz)", "idle (W)", "blocked (W)", "busy (W)"});
+  Table table({"SM clock", "idle", "blocked", "busy"});
   for (const auto& one : facts.power) {
-    table.AddRow({std::to_string(one.sm_clock_mhz), FormatEstimate(one.idle_w, "{:.1f}"),
-                  FormatEstimate(one.blocked_w, "{:.1f}"), FormatEstimate(one.busy_w, "{:.1f}")});
+    table.AddRow({fmt::format("{} MHz", one.sm_clock_mhz),
+                  FormatEstimate(one.idle_w, "{:.1f}", " W"),
+                  FormatEstimate(one.blocked_w, "{:.1f}", " W"),
+                  FormatEstimate(one.busy_w, "{:.1f}", " W")});
   }
   return table.Format() + "\n";
 }
 
 std::string FormatInterference(const HardwareFacts& facts) {
   if (facts.interference.empty()) return "";
-  Table table({"operation", "changes/s", "reads/s and GPU", "takes longer by (%)"});
+  Table table({"operation", "changes/s", "reads/s and GPU", "takes longer by"});
   for (const auto& one : facts.interference) {
     const Estimate percent{100 * one.slowdown.value, 100 * one.slowdown.low,
                            100 * one.slowdown.high, one.slowdown.samples};
     table.AddRow({one.kind, fmt::format("{:g}", one.changes_per_s),
-                  fmt::format("{:g}", one.reads_per_s), FormatEstimate(percent, "{:.2f}")});
+                  fmt::format("{:g}", one.reads_per_s), FormatEstimate(percent, "{:.2f}", " %")});
   }
   return table.Format() + "\n";
 }

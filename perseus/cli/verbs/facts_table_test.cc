@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <sstream>
+
 #include "perseus/cli/verbs/facts_table.h"
 
 namespace perseus::cli {
@@ -15,6 +17,10 @@ TEST(FactsTable, HasEveryFact) {
         "at least 80 a second, of the whole node (not shown for 160)", "saves power while a GPU",
         "limit: The power limit of 400 W"}) {
     EXPECT_THAT(table, ::testing::HasSubstr(part));
+  }
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_TRUE(!line.starts_with("--") || line.size() <= 80) << line;
   }
 }
 

@@ -77,8 +77,9 @@ std::string FormatTable(const protocol::Listing& listing) {
   const bool has_limit = std::ranges::any_of(listing.gpus, [](const protocol::GpuStatus& gpu) {
     return gpu.most_changes_per_s > 0 || gpu.postponed > 0;
   });
-  std::vector<std::string> header = {"#",   "GPU",     "held by", "for (s)", "set to",  "before",
-                                     "MHz", "slow by", "W",       "C",       "switches"};
+  std::vector<std::string> header = {"#",      "GPU",         "held by", "for",
+                                     "set to", "before",      "clock",   "slow by",
+                                     "power",  "temperature", "switches"};
   if (has_limit) header.insert(header.end(), {"most per s", "postponed"});
   Table table(header);
   std::string notes;
@@ -86,17 +87,18 @@ std::string FormatTable(const protocol::Listing& listing) {
   std::ranges::stable_sort(gpus, {}, &protocol::GpuStatus::index);
   for (const protocol::GpuStatus& gpu : gpus) {
     const bool is_held = !gpu.lease.empty();
-    std::vector<std::string> row = {gpu.index < 0 ? "-" : std::to_string(gpu.index),
-                                    gpu.uuid,
-                                    StateOf(gpu),
-                                    is_held ? fmt::format("{:.0f}", gpu.held_s) : "-",
-                                    gpu.setting.empty() ? "-" : gpu.setting,
-                                    gpu.before.empty() ? "-" : gpu.before,
-                                    gpu.sm_clock_mhz ? std::to_string(*gpu.sm_clock_mhz) : "-",
-                                    gpu.slow_by.empty() ? "-" : gpu.slow_by,
-                                    gpu.power_w ? fmt::format("{:.0f}", *gpu.power_w) : "-",
-                                    gpu.temperature_c ? std::to_string(*gpu.temperature_c) : "-",
-                                    std::to_string(gpu.switches)};
+    std::vector<std::string> row = {
+        gpu.index < 0 ? "-" : std::to_string(gpu.index),
+        gpu.uuid,
+        StateOf(gpu),
+        is_held ? fmt::format("{:.0f} s", gpu.held_s) : "-",
+        gpu.setting.empty() ? "-" : gpu.setting,
+        gpu.before.empty() ? "-" : gpu.before,
+        gpu.sm_clock_mhz ? fmt::format("{} MHz", *gpu.sm_clock_mhz) : "-",
+        gpu.slow_by.empty() ? "-" : gpu.slow_by,
+        gpu.power_w ? fmt::format("{:.0f} W", *gpu.power_w) : "-",
+        gpu.temperature_c ? fmt::format("{} C", *gpu.temperature_c) : "-",
+        std::to_string(gpu.switches)};
     if (has_limit) {
       row.push_back(gpu.most_changes_per_s > 0 ? fmt::format("{:.4g}", gpu.most_changes_per_s)
                                                : "-");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "perseus/base/excerpt.h"
@@ -40,8 +41,9 @@ constexpr ListedVerb kListedVerbs[] = {
     {kPlanning, "replay", "Compute what a recorded timeline of a job wasted", AddReplayVerb},
     {kPlanning, "synth", "Make a profile without a GPU", AddSynthVerb},
 
+    {kFollowing, "demo", "Show a job on virtual GPUs that saves energy", AddDemoVerb},
     {kFollowing, "run", "Run a training with Perseus attached", AddRunVerb},
-    {kFollowing, "tune", "Profile a job, plan it, and put the plan in force", AddTuneVerb},
+    {kFollowing, "tune", "Profile a job, plan it, and activate the plan", AddTuneVerb},
     {kFollowing, "verify", "Measure what a plan saves", AddVerifyVerb},
 
     {kOnANode, "doctor", "Show what works on this node, and how to fix the rest", AddDoctorVerb},
@@ -66,6 +68,25 @@ constexpr ListedVerb kListedVerbs[] = {
     {kMore, "version", "Print the version", AddVersionVerb},
     {kMore, "completion", "Print completion for bash, zsh or fish", AddCompletionVerb},
 };
+
+// A verb with more flags than this lists the flags that most people need before all groups.
+constexpr std::size_t kManyFlags = 25;
+constexpr std::string_view kMostNeeded[] = {
+    "--help",       "--schedule", "--microbatches", "--blocking-power", "--gpus-per-stage",
+    "--job",        "--facts",    "--slowdown",     "--max-switches",   "--straggler",
+    "--iterations", "--output",   "--json"};
+
+using Options = std::vector<const CLI::Option*>;
+
+Options MostNeeded(const CLI::App& verb) {
+  Options needed;
+  if (verb.get_options().size() <= kManyFlags) return needed;
+  for (const std::string_view name : kMostNeeded) {
+    const CLI::Option* option = verb.get_option_no_throw(std::string(name));
+    if (option != nullptr) needed.push_back(option);
+  }
+  return needed;
+}
 
 // Breaks the text into lines of at most `columns` characters. A longer word gets a line of its own.
 std::string Wrapped(std::string_view text, std::size_t columns) {
@@ -125,6 +146,15 @@ class HelpFormatter : public CLI::Formatter {
     const std::string type = HelpOf(*option).type;
     return type.empty() ? "" : " " + type;
   }
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    const Options needed = MostNeeded(*app);
+    if (needed.empty() || mode == CLI::AppFormatMode::Sub) {
+      return CLI::Formatter::make_help(app, std::move(name), mode);
+    }
+    return make_description(app) + make_usage(app, std::move(name)) + make_positionals(app) +
+           Groups(*app, needed) + make_subcommands(app, mode) + '\n' + make_footer(app);
+  }
   std::string make_subcommand(const CLI::App* part) const override {
     std::ostringstream line;
     CLI::detail::format_help(line, part->get_name(), Described(part->get_description()),
@@ -136,6 +166,18 @@ class HelpFormatter : public CLI::Formatter {
   }
 
  private:
+  // Returns the flags that most people need, and then the others by group.
+  std::string Groups(const CLI::App& app, const Options& needed) const {
+    std::string text = make_group("Most needed", false, needed);
+    for (const std::string& group : app.get_groups()) {
+      const Options others = app.get_options([&](const CLI::Option* option) {
+        return option->get_group() == group && option->nonpositional() &&
+               std::ranges::find(needed, option) == needed.end();
+      });
+      if (!others.empty()) text += make_group(group, false, others);
+    }
+    return text;
+  }
   // CLI11 indents the lines.
   static std::string Described(std::string_view text) {
     return Wrapped(text, kColumns - kNameColumns);

@@ -115,11 +115,9 @@ Result<ordered_json> RegistrationOf(const Streams& streams, const Flags& flags,
   const plan_file::PlannedJob& planned = job.planned;
   const schedule::PipelineModel& model = planned.model;
   ordered_json gpu{{"blocking_power_w", model.blocking_power_w},
-                   {"switch_latency_ms", ToMilliseconds(planned.switch_latency)}};
-  if (!planned.switch_cost.IsNone()) {
-    gpu["switch_stall_s"] = ToSeconds(planned.switch_cost.stall);
-    gpu["switch_energy_j"] = planned.switch_cost.energy_j;
-  }
+                   {"switch_latency_ms", ToMilliseconds(planned.switch_latency)},
+                   {"switch_stall_s", ToSeconds(planned.switch_cost.stall)},
+                   {"switch_energy_j", planned.switch_cost.energy_j}};
   const std::string& gpu_name = flags.gpu.empty() ? job.facts.gpu_name : flags.gpu;
   if (!gpu_name.empty()) gpu["name"] = gpu_name;
   if (job.facts.most_changes_per_s) gpu["most_changes_per_s"] = *job.facts.most_changes_per_s;

@@ -17,7 +17,7 @@ using nlohmann::ordered_json;
 
 std::string FormatNodes(const ordered_json& nodes) {
   Table table({"node", "ranks", "run", "no lease", "state", "received", "follows", "since step",
-               "last step (s ago)", "last report (s ago)"});
+               "last step", "last report"});
   for (const ordered_json& node : nodes) {
     table.AddRow({node.at("node"), std::to_string(node.at("ranks").size()),
                   NumberText(node, "running", "{:.0f}"),
@@ -25,8 +25,8 @@ std::string FormatNodes(const ordered_json& nodes) {
                   fmt::format("{}", node.at("acknowledged").get<std::int64_t>()),
                   fmt::format("{}", node.at("following").get<std::int64_t>()),
                   fmt::format("{}", node.at("since_step").get<std::int64_t>()),
-                  NumberText(node, "last_step_s_ago", "{:.1f}"),
-                  fmt::format("{:.1f}", node.at("seen_s_ago").get<double>())});
+                  NumberText(node, "last_step_s_ago", "{:.1f} s ago"),
+                  fmt::format("{:.1f} s ago", node.at("seen_s_ago").get<double>())});
   }
   return table.Format();
 }
@@ -66,7 +66,7 @@ std::string FormatAssignment(const ordered_json& assignment) {
       "assignment {}, from step {}: {} ({})\n", assignment.at("version").get<std::int64_t>(),
       assignment.at("from_step").get<std::int64_t>(), assignment.at("target").get<std::string>(),
       assignment.at("reason").get<std::string>());
-  Table table({"dp_rank", "plan", "time (s)", "energy (J)", "saving"});
+  Table table({"dp_rank", "plan", "time", "energy", "saving"});
   const double baseline_j = baseline.at("energy_j");
   const ordered_json& shares = assignment.at("pipelines");
   for (std::size_t first = 0; first < shares.size();) {
@@ -75,8 +75,8 @@ std::string FormatAssignment(const ordered_json& assignment) {
     const ordered_json& share = shares[first];
     const double energy_j = share.at("energy_j");
     table.AddRow({first == last ? std::to_string(first) : fmt::format("{}-{}", first, last),
-                  share.at("plan"), FormatQuantity(share.at("time_s").get<double>()),
-                  FormatQuantity(energy_j), FormatPercent(1 - energy_j / baseline_j)});
+                  share.at("plan"), FormatQuantity(share.at("time_s").get<double>(), "s"),
+                  FormatQuantity(energy_j, "J"), FormatPercent(1 - energy_j / baseline_j)});
     first = last + 1;
   }
   if (shares.empty()) return text + "no plan is in force: all ranks run at the default clocks\n";

@@ -15,7 +15,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kAboutJobs =
-    "List the jobs of a perseus server. `step (s)` and `energy (J)` are measured means of the last "
+    "List the jobs of a perseus server. `step time` and `energy` are measured means of the last "
     "steps. `planned saving` is the saving of the plans in force. A job without fresh steps has "
     "neither.";
 constexpr const char* kJobsExamples =
@@ -63,13 +63,13 @@ std::string MeasuredEnergy(const ordered_json& job) {
     if (!of_pipeline.contains("energy_j")) return "";
     energy_j += of_pipeline["energy_j"].get<double>();
   }
-  return energy_j == 0 ? "" : FormatQuantity(energy_j);
+  return energy_j == 0 ? "" : FormatQuantity(energy_j, "J");
 }
 
 std::string FormatJobs(const ordered_json& jobs) {
   if (jobs.empty()) return "no jobs\n";
-  Table table({"job", "status", "dp x pp x tp", "target", "ranks", "step", "last step (s ago)",
-               "step (s)", "energy (J)", "planned saving"});
+  Table table({"job", "status", "dp x pp x tp", "target", "ranks", "step", "last step", "step time",
+               "energy", "planned saving"});
   for (const ordered_json& job : jobs) {
     table.AddRow(
         {job.at("key"), StatusText(job),
@@ -77,8 +77,9 @@ std::string FormatJobs(const ordered_json& jobs) {
                      job.at("tensor_parallel").get<int>()),
          TargetText(job.at("target")), TrainingText(job),
          job.at("last_step").get<std::int64_t>() < 0 ? "" : NumberText(job, "last_step", "{:.0f}"),
-         NumberText(job.value("training", ordered_json::object()), "last_step_s_ago", "{:.0f}"),
-         NumberText(job.value("measured", ordered_json::object()), "step_s", "{:.4g}"),
+         NumberText(job.value("training", ordered_json::object()), "last_step_s_ago",
+                    "{:.0f} s ago"),
+         NumberText(job.value("measured", ordered_json::object()), "step_s", "{:.4g} s"),
          MeasuredEnergy(job),
          job.contains("saving_percent") ? FormatPercent(job["saving_percent"].get<double>() / 100)
                                         : ""});

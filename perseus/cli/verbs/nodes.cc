@@ -28,8 +28,8 @@ struct NodesFlags {
 
 std::string FormatAllNodes(const ordered_json& nodes) {
   if (nodes.empty()) return "no nodes (run perseus node on each node)\n";
-  Table table({"node", "perseus node", "job", "ranks", "run", "no lease", "state",
-               "last step (s ago)", "last report (s ago)"});
+  Table table({"node", "perseus node", "job", "ranks", "run", "no lease", "state", "last step",
+               "last report"});
   for (const ordered_json& node : nodes) {
     const std::string name = node.at("node");
     const char* connected = node.at("connected").get<bool>() ? "connected" : "not connected";
@@ -38,8 +38,8 @@ std::string FormatAllNodes(const ordered_json& nodes) {
       table.AddRow({name, connected, job.at("key"), NumberText(job, "ranks", "{:.0f}"),
                     NumberText(job, "running", "{:.0f}"),
                     NumberText(job, "without_lease", "{:.0f}"), job.at("state"),
-                    NumberText(job, "last_step_s_ago", "{:.1f}"),
-                    NumberText(job, "seen_s_ago", "{:.1f}")});
+                    NumberText(job, "last_step_s_ago", "{:.1f} s ago"),
+                    NumberText(job, "seen_s_ago", "{:.1f} s ago")});
     }
   }
   return table.Format();

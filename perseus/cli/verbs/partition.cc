@@ -118,18 +118,18 @@ std::string FormatVerdict(const partition::Partition& partition) {
 }
 
 std::string FormatTable(const partition::Partition& partition) {
-  Table table({"split", "cut at layers", "imbalance", "time (s)", "energy (J)", "planned time (s)",
-               "planned energy (J)", "saving"});
+  Table table({"split", "imbalance", "time", "energy", "plan time", "plan energy", "saving",
+               "cut at layers"});
   for (const auto& [name, split] :
        {std::pair(kBalanced, &partition.balanced), std::pair(kFastest, &partition.fastest),
         std::pair(kEnergy, &partition.least_energy)}) {
-    table.AddRow({name, fmt::format("{}", fmt::join(split->boundaries, ",")),
-                  fmt::format("{:.3f}", partition::ImbalanceRatio(split->stage_times)),
-                  FormatQuantity(ToSeconds(split->baseline.time)),
-                  FormatQuantity(split->baseline.energy_j),
-                  FormatQuantity(ToSeconds(split->plan.evaluation.time)),
-                  FormatQuantity(split->plan.evaluation.energy_j),
-                  FormatPercent(SavingOf(partition, *split))});
+    table.AddRow({name, fmt::format("{:.3f}", partition::ImbalanceRatio(split->stage_times)),
+                  FormatQuantity(ToSeconds(split->baseline.time), "s"),
+                  FormatQuantity(split->baseline.energy_j, "J"),
+                  FormatQuantity(ToSeconds(split->plan.evaluation.time), "s"),
+                  FormatQuantity(split->plan.evaluation.energy_j, "J"),
+                  FormatPercent(SavingOf(partition, *split)),
+                  fmt::format("{}", fmt::join(split->boundaries, ","))});
   }
   return table.Format() + "\n" + FormatVerdict(partition);
 }

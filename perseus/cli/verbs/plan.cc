@@ -1,5 +1,5 @@
 // `perseus plan` computes the frontier and plans from a profile.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -135,14 +135,15 @@ std::string FormatAnswer(const Streams& streams, const PlanFlags& flags, const P
     }
   }
   text += DescribeChangeRate(outcome.job.facts, outcome.targets);
-  if (outcome.switch_tradeoff) {
+  if (outcome.switch_tradeoff && outcome.job.changes.shows_tradeoff()) {
     text += fmt::format("\nLimits of clock changes per GPU and iteration, for {}{}:\n{}",
                         outcome.switch_tradeoff->unlimited.target,
                         outcome.noise ? ", without a margin for noise" : "",
                         FormatSwitchTradeoff(outcome.planner, *outcome.switch_tradeoff));
   }
   if (outcome.job.changes.picks())
-    text += FormatPickedLimit(outcome.limit, *outcome.switch_tradeoff);
+    text += FormatPickedLimit(outcome.limit, *outcome.switch_tradeoff,
+                              outcome.job.facts.most_changes_per_s);
   if (outcome.noise) text += FormatNoise(*outcome.noise, outcome.targets);
   if (files == 0) text += "No plan was saved (-o DIR saves the plans and a report).\n";
   if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal(streams));
@@ -151,9 +152,16 @@ std::string FormatAnswer(const Streams& streams, const PlanFlags& flags, const P
 }
 
 // Formats the text that the verb prints when the files are in their places.
-std::string FormatSaved(const PlanFlags& flags, std::size_t files) {
+std::string FormatSaved(const PlanFlags& flags, std::size_t files,
+                        const std::vector<std::string>& left_plans) {
   if (flags.as_json || files == 0) return "";
   std::string text = fmt::format("{} files are in {}\n", files, flags.directory);
+  if (!left_plans.empty()) {
+    text += fmt::format(
+        "{} of an earlier run: {} (not removed, because a training may follow it; remove what no "
+        "training follows)\n",
+        Counted(std::ssize(left_plans), "plan"), fmt::join(left_plans, ", "));
+  }
   if (!report::HasReportPage()) {
     text +=
         "report.html is missing: this build has no report page (install nodejs and npm, and build "
@@ -216,7 +224,8 @@ Result<void> RunPlan(const Streams& streams, PlanFlags flags) {
   }
   std::vector<std::string> names;
   for (const ResultFile& file : files) names.push_back(file.name);
-  const std::string summary = FormatSummary(outcome, names);
+  const std::vector<std::string> left_plans = results.LeftPlans(names);
+  const std::string summary = FormatSummary(outcome, names, left_plans);
   if (!flags.directory.empty()) {
     files.push_back({std::string(kPlanResults.summary), summary});
     PERSEUS_RETURN_IF_ERROR(results.Stage(files));
@@ -226,7 +235,7 @@ Result<void> RunPlan(const Streams& streams, PlanFlags flags) {
   PERSEUS_RETURN_IF_ERROR(
       streams.Print(FormatAnswer(streams, flags, outcome, summary, files.size())));
   PERSEUS_RETURN_IF_ERROR(results.Publish());
-  PERSEUS_RETURN_IF_ERROR(streams.Print(FormatSaved(flags, files.size())));
+  PERSEUS_RETURN_IF_ERROR(streams.Print(FormatSaved(flags, files.size(), left_plans)));
   return AddFigures(flags.figures, report_data, flags.directory);
 }
 
@@ -245,9 +254,10 @@ Verb AddPlanVerb(CLI::App& program) {
   AddSwitchFlags(*verb, flags->job.changes);
   AddNoiseFlags(*verb, flags->noise, "Keep the mean time under noise");
   AddFigureFlags(*verb, flags->figures);
-  verb->add_flag("--no-frontier", flags->without_frontier,
-                 "For very large jobs: plan only no slowdown and the targets that you ask for, "
-                 "without the frontier (slowdowns, deadlines and least energy)");
+  verb->add_flag(
+      "--no-frontier", flags->without_frontier,
+      "Skip the frontier, which is faster for very large jobs: plan only no slowdown and "
+      "the targets of --slowdown, --deadline and --min-energy");
   verb->add_flag("--exact-frontier", flags->with_exact_frontier,
                  "Compute every breakpoint, even if it takes minutes (default: for very large "
                  "jobs, bounds of the frontier that differ by at most 0.01 %)")

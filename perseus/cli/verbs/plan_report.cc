@@ -13,6 +13,7 @@
 #include "perseus/cli/verbs/schedule_report.h"
 #include "perseus/cli/verbs/summary_file.h"
 #include "perseus/cli/verbs/switches.h"
+#include "perseus/planning/few_switches/change_rate.h"
 #include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/report/trace.h"
@@ -94,6 +95,17 @@ ordered_json DescribeNoise(const NoiseOutcome& noise, const std::vector<PlannedT
           {"plans", std::move(plans)}};
 }
 
+// Returns the line above a table whose plans have this limit.
+std::string FormatLimit(const std::optional<int>& limit) {
+  return limit ? fmt::format("at most {} per GPU and iteration:\n\n", Counted(*limit, "switch"))
+               : "";
+}
+
+// Returns the target. Another limit than that of the table follows the target.
+std::string RowName(const PlannedTarget& planned, const std::optional<int>& limit) {
+  return planned.most_switches == limit ? plan::Describe(planned.target) : planned.plan.target;
+}
+
 // Formats the trace, which shows the baseline and the plan with the slug `first_asked`.
 std::string FormatPlanTrace(const PlanOutcome& outcome, std::string_view first_asked) {
   const auto shown = std::find_if(outcome.targets.begin(), outcome.targets.end(),
@@ -108,25 +120,28 @@ std::string FormatPlanTrace(const PlanOutcome& outcome, std::string_view first_a
 }  // namespace
 
 std::string FormatPlanTable(const PlanOutcome& outcome) {
-  Table table(
-      {"plan", "time (s)", "energy (J)", "saving", "power (W)", "switches/GPU", "per s", "gap"});
+  Table table({"plan", "time", "energy", "saving", "power", "switches", "gap"});
   const plan::Evaluation& baseline = outcome.planner.baseline();
-  table.AddRow({"maximum frequency", FormatQuantity(ToSeconds(baseline.time)),
-                FormatQuantity(baseline.energy_j), "", FormatQuantity(baseline.average_power_w()),
-                FormatSwitches(SwitchesPerGpu(baseline)),
-                FormatSwitches(SwitchesPerGpuAndSecond(baseline)), ""});
+  table.AddRow({"maximum frequency", FormatQuantity(ToSeconds(baseline.time), "s"),
+                FormatQuantity(baseline.energy_j, "J"), "",
+                FormatQuantity(baseline.average_power_w(), "W"),
+                FormatSwitches(SwitchesPerGpu(baseline)), ""});
+  const std::optional<int> limit = outcome.targets.front().most_switches;
+  double most_per_s = 0;
   for (const PlannedTarget& planned : outcome.targets) {
     if (planned.is_stop()) continue;
     const plan::Evaluation& evaluation = planned.plan.evaluation;
-    table.AddRow({planned.plan.target, FormatQuantity(ToSeconds(evaluation.time)),
-                  FormatQuantity(evaluation.energy_j),
+    table.AddRow({RowName(planned, limit), FormatQuantity(ToSeconds(evaluation.time), "s"),
+                  FormatQuantity(evaluation.energy_j, "J"),
                   FormatPercent(SavingOf(outcome.planner, evaluation.energy_j)),
-                  FormatQuantity(evaluation.average_power_w()),
+                  FormatQuantity(evaluation.average_power_w(), "W"),
                   FormatSwitches(SwitchesPerGpu(evaluation)),
-                  FormatSwitches(SwitchesPerGpuAndSecond(evaluation)),
                   fmt::format("{:.3f} %", planned.plan.gap() * 100)});
+    most_per_s =
+        std::max(most_per_s, few_switches::MostSwitches(evaluation) / ToSeconds(evaluation.time));
   }
-  return table.Format();
+  return fmt::format("{}{}{}The busiest GPU switches up to {:.1f} times a second.\n",
+                     FormatLimit(limit), table.Format(), kSwitchesNote, most_per_s);
 }
 
 std::string FormatFinding(const PlanOutcome& outcome) {
@@ -151,7 +166,8 @@ std::string FormatFinding(const PlanOutcome& outcome) {
       outcome.noise ? " without noise" : "");
 }
 
-std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::string>& files) {
+std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::string>& files,
+                          const std::vector<std::string>& earlier_plans) {
   const job::LoadedJob& job = outcome.job;
   const plan::Evaluation& baseline = outcome.planner.baseline();
   ordered_json summary{{"format", "perseus-summary"}, {"version", 1}};
@@ -191,6 +207,7 @@ std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::str
   }
   if (outcome.noise) summary["noise"] = DescribeNoise(*outcome.noise, outcome.targets);
   summary["files"] = files;
+  if (!earlier_plans.empty()) summary["earlier_plans"] = earlier_plans;
   return JsonText(summary, 2) + '\n';
 }
 

@@ -31,7 +31,9 @@ std::string FormatPlanTable(const PlanOutcome& outcome);
 std::string FormatFinding(const PlanOutcome& outcome);
 
 // Formats the JSON of --json and of summary.json. `files` are the names of the files of the run.
-std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::string>& files);
+// `earlier_plans` are the plans of earlier runs beside them.
+std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::string>& files,
+                          const std::vector<std::string>& earlier_plans);
 
 // Makes the data of the report. The page first shows the plan with the slug `first_asked`.
 Result<std::string> MakePlanReportData(const PlanOutcome& outcome,

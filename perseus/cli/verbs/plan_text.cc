@@ -8,6 +8,7 @@
 #include "perseus/base/wording.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/planning/few_switches/change_rate.h"
+#include "perseus/planning/hardware_facts/assumed.h"
 
 namespace perseus::cli {
 
@@ -40,37 +41,43 @@ void PlanRows::Show(std::string_view target, const plan::Plan& plan, Stage stage
                   stage == Stage::kBeforeLimit ? " (before clock changes are limited)" : ""));
 }
 
-std::string FormatPickedLimit(const PickedLimit& picked, const SwitchTradeoff& tradeoff) {
-  if (picked.keeps_most) {
+std::string FormatPickedLimit(const PickedLimit& picked, const SwitchTradeoff& tradeoff,
+                              const std::optional<double>& facts_per_s) {
+  if (picked.keeps_most()) {
     return fmt::format(
         "{} switches per GPU are the fewest found that keep 95 % of the saving (--per-instruction "
-        "plans without a limit).\n",
+        "plans without a limit, --switch-tradeoff shows what other limits save).\n",
         *picked.most_switches);
   }
   if (!picked.saves) return "No plan saves energy for this target, so no limit is picked.\n";
-  if (tradeoff.was_interrupted && !picked.allowed) {
-    return "The search within these limits was stopped early, so the plans have none. For one of "
-           "them, use --max-switches N.\n";
-  }
-  if (picked.allowed) {
+  if (picked.most_switches) {
+    const plan::Evaluation& unlimited = tradeoff.unlimited.evaluation;
     return fmt::format(
-        "No limit keeps 95 % of the saving within the {} switches per GPU that the hardware facts "
-        "allow, so this is the limit.\n",
-        *picked.allowed);
+        "{} switches per GPU keep {} of the saving. For all of it, a GPU changes clocks {:.3g} "
+        "times a second, and {} {:.3g} (--per-instruction plans it anyway, --switch-tradeoff shows "
+        "what other limits save).\n",
+        *picked.most_switches, FormatShare(picked.kept),
+        few_switches::MostSwitches(unlimited) / ToSeconds(unlimited.time),
+        facts_per_s ? "the hardware facts allow" : "without hardware facts, plans assume at most",
+        facts_per_s.value_or(hardware_facts::kAssumedChangesPerS));
   }
-  std::string text = "None of these limits keeps 95 % of the saving";
+  if (tradeoff.was_interrupted) {
+    return "The search within limits was stopped early, so the plans have none. For one of them, "
+           "use --max-switches N.\n";
+  }
+  std::string text = "No limit up to 16 keeps 95 % of the saving";
   if (tradeoff.most_kept_further) {
     text += fmt::format(", and {} switches keep at most {:.1f} %", recipe::kGreatestTradedLimit,
                         std::ceil(*tradeoff.most_kept_further * 1000) / 10);
   }
-  return text + ", so the plans have none. For one of them, use --max-switches N.\n";
+  return text + ", so the plans have none. For one, use --max-switches N.\n";
 }
 
 std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTradeoff& tradeoff) {
   const double baseline_j = planner.baseline().energy_j;
   const auto saving = [&](double energy_j) { return 1 - energy_j / baseline_j; };
   const double unlimited = saving(tradeoff.unlimited.evaluation.energy_j);
-  Table table({"limit", "saving", "kept", "at most", "gap", "busiest GPU", "busiest per s"});
+  Table table({"limit", "saving", "kept", "at most", "gap", "busiest GPU", "a second"});
   const auto add = [&](const std::string& limit, const plan::Plan& plan) {
     const double saved = saving(plan.evaluation.energy_j);
     const int most = few_switches::MostSwitches(plan.evaluation);
@@ -120,7 +127,7 @@ std::string FormatNoise(const recipe::NoiseOutcome& outcome,
     has_other_target = has_other_target || !plan::LimitsTime(planned[i].target.kind);
     const noise::NoisyDifference& with = outcome.with_margin[i];
     const noise::NoisyDifference& without = outcome.without_margin[i];
-    table.AddRow({planned[i].plan.target, FormatSigned(with.slowdown, with.slowdown_ci),
+    table.AddRow({plan::Describe(planned[i].target), FormatSigned(with.slowdown, with.slowdown_ci),
                   FormatPercent(with.saving), FormatPercent(outcome.most_savings[i]),
                   FormatSigned(without.slowdown, without.slowdown_ci),
                   FormatPercent(without.saving)});

@@ -31,9 +31,10 @@ class PlanRows : public recipe::Progress {
   const plan::Planner& planner_;
 };
 
-// Returns a line that says what --max-switches auto chose.
+// Returns a line that says which limit was picked, what it keeps, and why.
 std::string FormatPickedLimit(const recipe::PickedLimit& picked,
-                              const recipe::SwitchTradeoff& tradeoff);
+                              const recipe::SwitchTradeoff& tradeoff,
+                              const std::optional<double>& facts_per_s);
 
 // Formats a table with a row for each limit.
 std::string FormatSwitchTradeoff(const plan::Planner& planner,

@@ -27,11 +27,15 @@ using nlohmann::ordered_json;
 
 constexpr const char* kReplayAbout =
     "Read the recorded timeline of a real job (a Chrome trace of all ranks and steps, gzip or\n"
-    "not). Check that its graph, run again, gives the recorded step times. Print how much longer "
+    "not, in one file or several). Traces of torch.profiler (torch 2.10 and later) and of "
+    "veScale's "
+    "ndtimeline are read, too. Check that its graph, run again, gives the recorded step times. "
+    "Print how much longer "
     "it took because of stragglers, its energy bloat on a model of a GPU, and what controllers "
     "would have saved that know this step, the previous step, or an earlier one.";
 constexpr const char* kReplayExamples =
     "  perseus replay timeline.json.gz --gpu a100\n"
+    "  perseus replay rank*.pt.trace.json.gz\n"
     "  perseus replay timeline.json.gz --delay 2 --delay 10 --steps\n"
     "  perseus replay timeline.json --ignore data-loading --json";
 
@@ -41,7 +45,7 @@ constexpr int kReactive = 1;
 constexpr double kDoubtfulError = 0.05;
 
 struct ReplayFlags {
-  std::string path;
+  std::vector<std::string> paths;
   std::string gpu = "a100";
   std::vector<int> delays;
   replay::TraceReadOptions reading;
@@ -119,9 +123,9 @@ std::string NameOf(const replay::ControllerOutcome& controller) {
 }
 
 std::string FormatSteps(const Answer& answer) {
-  std::vector<std::string> header{"step",    "recorded (s)", "replayed (s)",
-                                  "error",   "ideal (s)",    "straggler slowdown",
-                                  "slowest", "intrinsic",    "extrinsic"};
+  std::vector<std::string> header{"step",    "recorded",  "replayed",
+                                  "error",   "ideal",     "straggler slowdown",
+                                  "slowest", "intrinsic", "extrinsic"};
   const std::vector<replay::ControllerOutcome>& controllers = answer.what_if.controllers;
   for (const replay::ControllerOutcome& controller : controllers) {
     const std::string name = controller.delay == 0 ? "oracle"
@@ -135,10 +139,10 @@ std::string FormatSteps(const Answer& answer) {
   for (std::size_t i = 0; i < answer.what_if.steps.size(); ++i) {
     const replay::StepBloat& step = answer.what_if.steps[i];
     std::vector<std::string> row{fmt::to_string(step.number),
-                                 FormatQuantity(ToSeconds(step.recorded)),
-                                 FormatQuantity(ToSeconds(step.replayed)),
+                                 FormatQuantity(ToSeconds(step.recorded), "s"),
+                                 FormatQuantity(ToSeconds(step.replayed), "s"),
                                  FormatPercent(step.error()),
-                                 FormatQuantity(ToSeconds(answer.slowdowns[i].ideal)),
+                                 FormatQuantity(ToSeconds(answer.slowdowns[i].ideal), "s"),
                                  fmt::format("{:.3f}", answer.slowdowns[i].ratio()),
                                  fmt::format("dp_rank {}", step.slowest_dp_rank),
                                  FormatPercent(step.intrinsic_j / step.energy_j),
@@ -205,10 +209,10 @@ std::string FormatText(const Answer& answer) {
   bloat.AddRow({"together", FormatPercent(answer.saving(answer.bound_j))});
   text += bloat.Format() + "\n";
 
-  Table table({"controller", "saving", "slower by", "energy (J)"});
+  Table table({"controller", "saving", "slower by", "energy"});
   const auto add = [&](std::string name, const Sums& sums) {
     table.AddRow({std::move(name), FormatPercent(answer.saving(sums.energy_j)),
-                  FormatPercent(answer.slowdown(sums.time_s)), FormatQuantity(sums.energy_j)});
+                  FormatPercent(answer.slowdown(sums.time_s)), FormatQuantity(sums.energy_j, "J")});
   };
   add("none (highest clocks)", answer.highest);
   for (const replay::ControllerOutcome& controller : answer.what_if.controllers) {
@@ -295,16 +299,19 @@ std::string FormatJson(const Answer& answer) {
 Result<void> RunReplay(const Streams& streams, ReplayFlags flags) {
   flags.reading.clock_tolerance = FromMilliseconds(flags.clock_tolerance_ms);
   PERSEUS_ASSIGN_OR_RETURN(const auto model, replay::FindJobPowerModel(flags.gpu));
-  PERSEUS_ASSIGN_OR_RETURN(const auto bytes, ReadFile(flags.path));
-  PERSEUS_ASSIGN_OR_RETURN(const auto trace,
-                           replay::ParseJobTrace(bytes, flags.path, flags.reading));
+  replay::JobTraceReader reader(flags.reading);
+  for (const std::string& path : flags.paths) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto bytes, ReadFile(path));
+    PERSEUS_RETURN_IF_ERROR(reader.Add(bytes, path));
+  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto trace, reader.Finish());
   PERSEUS_ASSIGN_OR_RETURN(const auto graph,
                            replay::BuildTraceGraph(trace, flags.reading.clock_tolerance));
   for (const std::string& name : trace.unused_ignored) {
     streams.Warn(fmt::format("--ignore {}: no event has this name", Excerpt(name)));
   }
   auto slowdowns = replay::StragglerSlowdowns(graph);
-  if (!slowdowns) return Fail(slowdowns, InFile(flags.path));
+  if (!slowdowns) return Fail(slowdowns, InFile(trace.name));
   std::vector<int> delays{0, kReactive};
   for (const int delay : flags.delays) {
     if (std::ranges::find(delays, delay) == delays.end()) delays.push_back(delay);
@@ -319,7 +326,9 @@ Result<void> RunReplay(const Streams& streams, ReplayFlags flags) {
 Verb AddReplayVerb(CLI::App& program) {
   auto [verb, add, flags] = AddVerb<ReplayFlags>(program, "replay", kReplayAbout, kReplayExamples);
   flags->delays = {5};
-  add("trace", flags->path, "TRACE", "Timeline (Chrome trace in JSON, gzip or not)", InputFile())
+  add("traces", flags->paths, "TRACE...",
+      "Timeline (Chrome trace in JSON, gzip or not), or the traces of torch.profiler of all ranks",
+      InputFile())
       ->required();
   add("--gpu", flags->gpu, "NAME", "The model of the GPUs (those of perseus synth)",
       OneOf(replay::JobPowerModelNames()))

@@ -55,7 +55,7 @@ Result<job::LoadedJob> LoadJobOf(const NamedPlan& plan, const ReportFlags& flags
   job::JobSettings job;
   (plan.file.job.IsGeneralGraph() ? job.graph : job.profile) = flags.profile;
   std::error_code error;
-  if (flags.profile.empty() && !fs::exists(plan.file.job.profile, error)) {
+  if (flags.profile.empty() && !fs::exists(job::ProfileOfPlan(plan.file, plan.path), error)) {
     return Fail(InFile(plan.path), "its {} {} does not exist (give its path with --profile)",
                 plan.file.job.IsGeneralGraph() ? "graph" : "profile", plan.file.job.profile);
   }
@@ -225,8 +225,8 @@ Result<void> CheckOutputs(const ReportFlags& flags) {
   std::vector<std::string> inputs = flags.sources;
   inputs.insert(inputs.end(), {flags.profile, flags.frontier});
   for (const OverlayFlag& overlay : OverlaysOf(flags.figures)) inputs.push_back(overlay.path);
-  for (const std::string& figure : flags.figures.figures) {
-    PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(figure, inputs));
+  for (const FigureFlag& figure : FiguresOf(flags.figures)) {
+    PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(figure.path, inputs));
   }
   PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(flags.output, inputs));
   return CheckReplacesOnlyPage(flags.output);
@@ -251,7 +251,9 @@ Result<void> RunReport(const Streams& streams, const ReportFlags& flags) {
   PERSEUS_RETURN_IF_ERROR(WriteFigures(flags.figures, data));
   if (page) PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(flags.output, *page));
   std::string answer;
-  for (const std::string& path : flags.figures.figures) answer += fmt::format("wrote {}\n", path);
+  for (const FigureFlag& figure : FiguresOf(flags.figures)) {
+    answer += fmt::format("wrote {}\n", figure.path);
+  }
   if (page) answer += fmt::format("wrote {}\n", flags.output);
   return streams.Print(answer);
 }

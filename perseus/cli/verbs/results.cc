@@ -65,11 +65,15 @@ std::vector<std::string> NamesIn(const fs::path& directory, const ResultKind& ki
   return names;
 }
 
+// The files that a summary lists: those of its run, or also the plans that earlier runs left.
+enum class Listed { kOfRun, kOwned };
+
 // Returns the files in `directory` that a summary lists. If the summary has no list, returns the
 // files that every run writes. Returns nullopt without a summary.
 Result<std::optional<std::vector<std::string>>> ListedFiles(const fs::path& summary_path,
                                                             const fs::path& directory,
-                                                            const ResultKind& kind) {
+                                                            const ResultKind& kind,
+                                                            Listed which = Listed::kOfRun) {
   if (!Exists(summary_path)) return std::nullopt;
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(summary_path));
   const auto summary = ParseJson(text);
@@ -86,9 +90,13 @@ Result<std::optional<std::vector<std::string>>> ListedFiles(const fs::path& summ
     if (&kind == &kSearchResults)
       std::ranges::copy(NamesIn(directory, kind), std::back_inserter(names));
   } else {
-    for (const auto& file : summary["files"]) {
-      if (!file.is_string() || !IsResultName(kind, file.get_ref<const std::string&>())) continue;
-      names.push_back(file.get<std::string>());
+    for (const char* list : {"files", "earlier_plans"}) {
+      if (!summary.contains(list)) continue;
+      for (const auto& file : summary[list]) {
+        if (!file.is_string() || !IsResultName(kind, file.get_ref<const std::string&>())) continue;
+        names.push_back(file.get<std::string>());
+      }
+      if (which == Listed::kOfRun) break;
     }
   }
   return names;
@@ -104,6 +112,8 @@ Result<void> FlushDirectory(const fs::path& directory) {
   }
   return {};
 }
+
+bool IsPlan(std::string_view name) { return name.starts_with("plans/"); }
 
 Result<void> RefuseToReplace(const fs::path& path, const ResultKind& kind) {
   if (!Exists(path)) return {};
@@ -141,7 +151,7 @@ Result<void> PutInPlace(const fs::path& directory, const ResultKind& kind) {
   PERSEUS_RETURN_IF_ERROR(FlushDirectory(directory));
   PERSEUS_ASSIGN_OR_RETURN(const auto listed, ListedFiles(from / kind.summary, from, kind));
   PERSEUS_ASSIGN_OR_RETURN(const auto earlier,
-                           ListedFiles(from / kEarlierSummary, directory, kind));
+                           ListedFiles(from / kEarlierSummary, directory, kind, Listed::kOwned));
   const auto is_earlier = [&](const std::string& name) {
     return earlier && std::ranges::count(*earlier, name) > 0;
   };
@@ -151,7 +161,7 @@ Result<void> PutInPlace(const fs::path& directory, const ResultKind& kind) {
     PERSEUS_RETURN_IF_ERROR(move(from / name, directory / name));
   }
   for (const std::string& name : earlier.value_or(std::vector<std::string>())) {
-    if (std::ranges::count(*listed, name) > 0) continue;
+    if (IsPlan(name) || std::ranges::count(*listed, name) > 0) continue;
     if (::unlink((directory / name).c_str()) == 0 || errno == ENOENT) continue;
     return SystemFailure(directory / name, "remove", {errno, std::generic_category()});
   }
@@ -295,7 +305,8 @@ Result<void> ResultDirectory::Open() {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   PERSEUS_RETURN_IF_ERROR(EndRun(path_));
-  PERSEUS_ASSIGN_OR_RETURN(auto listed, ListedFiles(path_ / kind_.summary, path_, kind_));
+  PERSEUS_ASSIGN_OR_RETURN(auto listed,
+                           ListedFiles(path_ / kind_.summary, path_, kind_, Listed::kOwned));
   earlier_ = std::move(listed).value_or(std::vector<std::string>());
   for (const std::string& name : earlier_) {
     if (!IsRealDirectory(path_ / name)) continue;
@@ -309,6 +320,15 @@ Result<void> ResultDirectory::Open() {
     PERSEUS_RETURN_IF_ERROR(RefuseToReplace(path_ / name, kind_));
   }
   return CheckPlansDirectory(path_, kind_);
+}
+
+std::vector<std::string> ResultDirectory::LeftPlans(const std::vector<std::string>& names) const {
+  std::vector<std::string> left;
+  for (const std::string& name : earlier_) {
+    const bool stays = IsPlan(name) && std::ranges::count(names, name) == 0;
+    if (stays && Exists(path_ / name)) left.push_back(name);
+  }
+  return left;
 }
 
 Result<void> ResultDirectory::Stage(const std::vector<ResultFile>& files) {

@@ -12,16 +12,17 @@
 //    the replacement (a few renames), the new results are complete there or in their places, and
 //    the next run first puts all of them in their places.
 // 4. A run never removes or replaces other files, such as files of the user or of another verb. It
-//    fails if it would have to replace such a file. It follows no symbolic link below DIR.
+//    fails if it would have to replace such a file. It follows no symbolic link below DIR. Plans of
+//    an earlier run stay, because a training may follow them, and the next run may replace them.
 // 5. One run at a time writes into a directory. A second run fails.
 //
 // The design: a run writes its files into a new directory, DIR/.perseus-new. The summary is the
 // last file and makes the directory complete. Then each file is renamed to its place, and files
-// that only the earlier run had are removed. All steps can be repeated, so nothing has to be
-// undone. After a killed run, an incomplete new directory is removed, and the files of a complete
-// new directory are put in their places. Exchanging DIR with a new directory beside it would not
-// work. The user's other files would have to move, a shell in DIR would stay in the old directory,
-// and DIR could not be a mount point (the usual case in a container).
+// that only the earlier run had are removed, except plans. All steps can be repeated, so nothing
+// has to be undone. After a killed run, an incomplete new directory is removed, and the files of a
+// complete new directory are put in their places. Exchanging DIR with a new directory beside it
+// would not work. The user's other files would have to move, a shell in DIR would stay in the old
+// directory, and DIR could not be a mount point (the usual case in a container).
 //
 // A killed run of version 0.1 may have left DIR/.perseus-run. It counts as a file of the user, so a
 // run neither follows nor removes it.
@@ -77,6 +78,10 @@ class ResultDirectory {
   // can be written. Changes no results of an earlier run.
   Result<void> Open();
 
+  // Returns the plans of earlier runs that stay beside new results with these names. The summary
+  // has to list them as `earlier_plans`, so that a later run may replace them.
+  std::vector<std::string> LeftPlans(const std::vector<std::string>& names) const;
+
   // Writes the files, except the summary, to DIR/.perseus-new. Requires Open().
   Result<void> Stage(const std::vector<ResultFile>& files);
 
@@ -94,7 +99,7 @@ class ResultDirectory {
   FileDescriptor lock_;
   // The directories that this run created, deepest first.
   std::vector<std::filesystem::path> created_;
-  std::vector<std::string> earlier_;  // The files of the earlier run, except its summary.
+  std::vector<std::string> earlier_;  // The files of earlier runs, except the summary.
   std::string summary_;               // The contents of the staged summary.
   bool has_published_ = false;
 };

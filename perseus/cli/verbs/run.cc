@@ -1,12 +1,13 @@
 // `perseus run` runs a training with Perseus attached. At the end, it prints the energy that the
 // training used and saved.
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -52,11 +53,6 @@ constexpr const char* kRunExamples =
 constexpr int kLookEveryMs = 200;
 constexpr int kNotFound = 127;
 constexpr int kCannotRun = 126;
-
-fs::path OwnProgram() {
-  std::error_code error;
-  return fs::read_symlink("/proc/self/exe", error);
-}
 
 Result<fs::path> MakeJobDirectory(const fs::path& wanted) {
   std::error_code error;
@@ -130,26 +126,23 @@ std::optional<fs::path> ImportedPackage(const std::string& python) {
 // Returns the folder of the package `perseus` that was built or installed with this program.
 std::optional<fs::path> NeighboringPackage() {
   const fs::path prefix = OwnProgram().parent_path().parent_path();
-  for (const char* const folder : {"python", "lib/python3/dist-packages"}) {
-    const fs::path package = prefix / folder / "perseus";
+  // In a wheel, the program is in the package: perseus/bin/perseus.
+  for (const fs::path& package :
+       {prefix / "python/perseus", prefix / "lib/python3/dist-packages/perseus", prefix}) {
     if (HasHook(package)) return package;
   }
   return std::nullopt;
 }
 
-// Returns PYTHONPATH with the hook first. Empty if the package is not found.
+// Returns PYTHONPATH with the hook first. Empty if the package is not found. The hook finds the
+// package beside it. The folder with the package is not in PYTHONPATH, because the other modules in
+// this folder would hide those of the training.
 std::string PythonPath(const std::vector<std::string>& command) {
-  const std::string before = EnvironmentOr("PYTHONPATH");
-  const std::string rest = before.empty() ? "" : ":" + before;
-  if (const auto imported = ImportedPackage(PythonOf(command))) {
-    return (*imported / "hook").string() + rest;
-  }
-  const auto package = NeighboringPackage();
+  auto package = ImportedPackage(PythonOf(command));
+  if (!package) package = NeighboringPackage();
   if (!package) return "";
-  // The parent folder of the package is last, so that no other module in this folder hides a module
-  // of the training.
-  return fmt::format("{}{}:{}", (*package / "hook").string(), rest,
-                     package->parent_path().string());
+  const std::string before = EnvironmentOr("PYTHONPATH");
+  return (*package / "hook").string() + (before.empty() ? "" : ":" + before);
 }
 
 // Returns N of "N" or of "MIN:N". 1 if the text has no number.
@@ -278,15 +271,16 @@ RunEnvironment PrepareRun(const fs::path& job_directory, const fs::path& plan,
   // The library uses the agent of the node if this agent listens.
   SetUnlessSet(environment, "PERSEUS_AGENT", "own");
   SetUnlessSet(environment, "PERSEUS_PROGRAM", OwnProgram().string());
+  const bool attaches = EnvironmentOr("PERSEUS_ATTACH") != "off";
   if (std::string path = PythonPath(command); !path.empty()) {
     environment.variables["PYTHONPATH"] = std::move(path);
-  } else {
+  } else if (attaches) {
     environment.warnings.push_back(
         "the Python package perseus is not installed, so no framework is attached: only a program "
-        "that opens a session by itself is recorded (pip install it for the Python of the "
-        "training)");
+        "that opens a session by itself is recorded (install the wheel of Perseus for the Python "
+        "of the training)");
   }
-  if (IgnoresHook(command)) {
+  if (attaches && IgnoresHook(command)) {
     environment.warnings.push_back(
         "this Python does not run the hook of Perseus, so no framework is attached (leave out -I, "
         "-E and -S, or call perseus.attach)");
@@ -366,6 +360,33 @@ std::string WhyNothingIsRecorded(int status) {
   return "(is the framework one that Perseus attaches? See docs/frameworks.md)";
 }
 
+// What a sample and a token cost, and how long ranks wait for the slowest one.
+std::vector<std::string> DescribeShares(const tuner::RunSummary& run) {
+  std::vector<std::string> lines;
+  std::vector<std::string> costs;
+  if (run.samples_per_step > 0 && run.energy_j > 0) {
+    costs.push_back(
+        fmt::format("a sample costs {:.4g} J", run.energy_per_step_j / run.samples_per_step));
+  }
+  if (run.tokens_per_step > 0 && run.energy_j > 0) {
+    costs.push_back(
+        fmt::format("a token costs {:.4g} J", run.energy_per_step_j / run.tokens_per_step));
+  }
+  if (!costs.empty()) lines.push_back(fmt::format("{}", fmt::join(costs, ", and ")));
+  std::vector<std::string> waits;
+  const auto add = [&](const std::optional<double>& wait_s, const char* when) {
+    if (!wait_s || run.step_time_s <= 0) return;
+    waits.push_back(fmt::format("{}{}", FormatPercent(*wait_s / run.step_time_s), when));
+  };
+  add(run.waiting_s, run.planned_waiting_s ? " without a plan" : "");
+  add(run.planned_waiting_s, " with one");
+  if (!waits.empty()) {
+    lines.push_back(fmt::format("of a step, ranks wait for the slowest one: {} (on average)",
+                                fmt::join(waits, ", ")));
+  }
+  return lines;
+}
+
 std::vector<std::string> Describe(const tuner::RunSummary& run, const fs::path& directory,
                                   int status) {
   if (run.ranks == 0 && run.ranks_outside > 0) {
@@ -387,6 +408,7 @@ std::vector<std::string> Describe(const tuner::RunSummary& run, const fs::path& 
   line += run.energy_j > 0 ? fmt::format(", {} J in all", FormatQuantity(run.energy_j))
                            : "; the energy was not measured (see perseus doctor)";
   std::vector<std::string> lines{line + fmt::format(" (logs in {})", directory.string())};
+  std::ranges::move(DescribeShares(run), std::back_inserter(lines));
   if (run.missing_ranks > 0) {
     lines.push_back(
         fmt::format("{} more ranks recorded no step, so these numbers are not those of the whole "

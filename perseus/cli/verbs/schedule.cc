@@ -16,6 +16,7 @@
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/results.h"
 #include "perseus/cli/verbs/schedule_report.h"
+#include "perseus/cli/verbs/switches.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/schedule_search/tradeoff.h"
@@ -71,7 +72,8 @@ constexpr const char* kSearchAbout =
     "Every row has a schedule and a plan that is no slower than 1F1B at maximum frequency (for\n"
     "several chunks: interleaved 1F1B). In row +1, each pp_rank may hold the activations of one\n"
     "microbatch more than with 1F1B. `in flight` is what the schedule holds on pp_ranks 0, 1, ...\n"
-    "No schedule in this memory saves more than `at most`.";
+    "No schedule in this memory saves more than `at most`. `at maximum` is the iteration time at\n"
+    "maximum frequency.";
 constexpr const char* kSearchExamples =
     "  perseus schedule search profile.csv --microbatches 24 \\\n"
     "      --blocking-power 83.64 -o schedules\n"
@@ -95,35 +97,39 @@ std::string StemOf(const TradeoffRow& row) {
   return row.more < 0 ? "fits" : fmt::format("more-{}", row.more);
 }
 
+// The row of the reference has no bound of its own: row +0 has the same memory.
+std::string MostSavingText(const Tradeoff& tradeoff, const TradeoffRow& row) {
+  if (&row == &tradeoff.fixed) return "";
+  return row.most_saving ? FormatPercent(*row.most_saving) : "none";
+}
+
 // Returns the cells of a row, with the bytes of activations if they are known.
 std::vector<std::string> RowCells(const Tradeoff& tradeoff, const std::string& name,
                                   const TradeoffRow& row) {
   std::vector<std::string> cells{name, schedule_search::FormatInFlight(row.candidate.in_flight)};
   if (!tradeoff.activations.empty()) {
     const auto bytes = static_cast<double>(schedule_search::MostBytes(tradeoff, row));
-    cells.push_back(fmt::format("{:.2f}", bytes / kBytesPerGib));
+    cells.push_back(fmt::format("{:.2f} GiB", bytes / kBytesPerGib));
   }
-  cells.insert(cells.end(),
-               {FormatPercent(row.saving), row.most_saving ? FormatPercent(*row.most_saving) : "",
-                FormatQuantity(row.plan.evaluation.energy_j),
-                FormatQuantity(ToSeconds(row.candidate.time_at_maximum)), FormatPercent(row.bubble),
-                fmt::format("{:.1f}", row.changes_per_rank)});
+  cells.insert(cells.end(), {FormatPercent(row.saving), MostSavingText(tradeoff, row),
+                             FormatQuantity(ToSeconds(row.candidate.time_at_maximum), "s"),
+                             FormatPercent(row.bubble), FormatSwitches(row.changes_per_rank)});
   return cells;
 }
 
 std::string FormatTradeoff(const Tradeoff& tradeoff) {
   const schedule_search::Reference& reference = tradeoff.reference;
-  std::vector<std::string> header{"memory",     "in flight",           "saving", "at most",
-                                  "energy (J)", "time at maximum (s)", "bubble", "changes per GPU"};
-  if (!tradeoff.activations.empty()) header.insert(header.begin() + 2, "most GiB");
+  std::vector<std::string> header{"memory",     "in flight", "saving",  "at most",
+                                  "at maximum", "bubble",    "switches"};
+  if (!tradeoff.activations.empty()) header.insert(header.begin() + 2, "most");
   Table table(std::move(header));
   table.AddRow(RowCells(tradeoff, reference.schedule.name, tradeoff.fixed));
   for (const TradeoffRow& row : tradeoff.rows)
     table.AddRow(RowCells(tradeoff, NameOfRow(row), row));
   if (tradeoff.fitting) table.AddRow(RowCells(tradeoff, "fits", *tradeoff.fitting));
-  return fmt::format("{} at maximum frequency: {} s, {} J\n\n{}\n{}", reference.schedule.name,
+  return fmt::format("{} at maximum frequency: {} s, {} J\n\n{}{}\n{}", reference.schedule.name,
                      FormatQuantity(ToSeconds(reference.time)), FormatQuantity(reference.energy_j),
-                     table.Format(), schedule_search::Conclude(tradeoff));
+                     table.Format(), kSwitchesNote, schedule_search::Conclude(tradeoff));
 }
 
 ordered_json RowJson(const TradeoffRow& row) {

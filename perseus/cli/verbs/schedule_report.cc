@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "perseus/planning/plan/target.h"
+
 namespace perseus::cli {
 namespace {
 
@@ -100,9 +102,11 @@ Result<report::ScheduleTradeoff> ReportedSchedules(const SearchJob& job, const T
 
 Result<std::string> MakeSearchReport(const job::UnscheduledJob& job, const Tradeoff& tradeoff,
                                      std::vector<report::FrontierCurve> overlays) {
-  const TradeoffRow& chosen = ChosenRow(tradeoff);
+  TradeoffRow chosen = ChosenRow(tradeoff);
   PERSEUS_ASSIGN_OR_RETURN(auto reported,
                            ReportedSchedules(job.search_job(), tradeoff, job.memory.source));
+  chosen.plan.target = plan::Describe(plan::Target{.kind = plan::Target::Kind::kSlowdown});
+  chosen.candidate.schedule.name = NameOfRow(chosen);
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, PlannerOf(job.search_job(), chosen));
   plan_file::PlannedJob planned = job.planned;
   planned.schedule = chosen.candidate.schedule;
@@ -113,7 +117,10 @@ Result<std::string> MakeSearchReport(const job::UnscheduledJob& job, const Trade
                                    .plans = {{"no-slowdown", chosen.plan}},
                                    .overlays = std::move(overlays),
                                    .switch_tradeoff = {},
-                                   .schedule_tradeoff = std::move(reported)});
+                                   .schedule_tradeoff = std::move(reported),
+                                   .compared_with = report::OtherBaseline{
+                                       tradeoff.reference.schedule.name, tradeoff.reference.time,
+                                       tradeoff.reference.energy_j}});
 }
 
 }  // namespace perseus::cli

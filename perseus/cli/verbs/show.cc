@@ -120,16 +120,16 @@ std::string FormatTable(const std::vector<Shown>& plans) {
     for (const Shown& shown : plans) cells.push_back(cell(shown));
     table.AddRow(std::move(cells));
   };
-  add_row("time (s)",
-          [](const Shown& shown) { return FormatQuantity(ToSeconds(shown.plan.time)); });
+  add_row("time",
+          [](const Shown& shown) { return FormatQuantity(ToSeconds(shown.plan.time), "s"); });
   add_row("slowdown", [](const Shown& shown) { return FormatPercent(shown.slowdown()); });
-  add_row("energy (J)", [](const Shown& shown) { return FormatQuantity(shown.plan.energy_j); });
+  add_row("energy", [](const Shown& shown) { return FormatQuantity(shown.plan.energy_j, "J"); });
   add_row("saving", [](const Shown& shown) { return FormatPercent(shown.saving()); });
-  add_row("power (W)", [](const Shown& shown) { return FormatQuantity(shown.average_power_w()); });
+  add_row("power", [](const Shown& shown) { return FormatQuantity(shown.average_power_w(), "W"); });
   add_row("gap", [](const Shown& shown) { return fmt::format("{:.3f} %", shown.gap() * 100); });
-  add_row("switches per GPU",
+  add_row("switches",
           [](const Shown& shown) { return fmt::format("{:.1f}", shown.switches_per_gpu()); });
-  add_row("switches per GPU and s", [](const Shown& shown) {
+  add_row("switches a second", [](const Shown& shown) {
     return fmt::format("{:.1f}", shown.switches_per_gpu() / ToSeconds(shown.plan.time));
   });
   add_row("waiting", [](const Shown& shown) { return FormatPercent(shown.waiting); });
@@ -142,9 +142,9 @@ std::string FormatTable(const std::vector<Shown>& plans) {
     }
   }
   for (const std::string& name : names) {
-    add_row(name + " (MHz)", [&](const Shown& shown) {
+    add_row(name, [&](const Shown& shown) {
       const auto found = std::ranges::find(shown.clocks, name, &ClockShare::of);
-      return found == shown.clocks.end() ? "" : fmt::format("{:.0f}", found->mean_mhz());
+      return found == shown.clocks.end() ? "" : fmt::format("{:.0f} MHz", found->mean_mhz());
     });
   }
   text += table.Format();

@@ -21,6 +21,10 @@ inline double SwitchesPerGpuAndSecond(const plan::Evaluation& evaluation) {
   return SwitchesPerGpu(evaluation) / ToSeconds(evaluation.time);
 }
 
+// Explains the column "switches" of tables.
+inline constexpr const char* kSwitchesNote =
+    "switches: clock changes in an iteration, the mean over the GPUs\n";
+
 inline std::string FormatSwitches(double switches) { return fmt::format("{:.1f}", switches); }
 
 }  // namespace perseus::cli

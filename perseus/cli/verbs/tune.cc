@@ -20,6 +20,7 @@
 #include "perseus/planning/profile/profile.h"
 #include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "perseus/runtime/protocol/job_directory/job_files.h"
+#include "perseus/runtime/tuner/pace_keeping.h"
 #include "perseus/runtime/tuner/ran_schedule.h"
 #include "perseus/runtime/tuner/rank_memory.h"
 #include "perseus/runtime/tuner/tuning.h"
@@ -39,6 +40,7 @@ constexpr const char* kTuneExamples =
     "  perseus tune run -o tuned\n"
     "  perseus tune run --job job.toml --budget-steps 80 --budget-slowdown 20 \\\n"
     "      -o tuned\n"
+    "  perseus tune run --keep-pace\n"
     "  perseus tune run --give-back\n"
     "\n"
     "DIR then contains plan.json and three profiles: profile.csv (the measurements,\n"
@@ -60,6 +62,7 @@ struct TuneFlags {
   std::optional<double> start_timeout_s;
   bool restores = false;
   bool gives_back = false;
+  bool keeps_pace = false;
   bool as_json = false;
 };
 
@@ -120,6 +123,9 @@ std::string FormatJson(const tuner::TuningResult& result, const job::UsedFacts& 
   }
   for (const auto& [kind, range] : result.reached) {
     json["reached_mhz"][std::string(Name(kind))] = {range.lowest_mhz, range.highest_mhz};
+  }
+  for (const tuner::OutlookRow& row : result.outlook) {
+    json["outlook"].push_back({{"slowdown_percent", row.slowdown_percent}, {"saving", row.saving}});
   }
   if (!facts.path.empty()) json["facts"] = facts.path;
   json["assignment_version"] = result.version;
@@ -206,6 +212,10 @@ std::string FormatReached(const tuner::ReachedRanges& reached) {
                      Describe(reached));
 }
 
+std::string FormatOutlook(const std::vector<tuner::OutlookRow>& rows) {
+  return rows.empty() ? "" : tuner::Describe(rows) + "\n";
+}
+
 // `blocking_power` and `p2p` say where the values come from: "given" or "measured".
 std::string FormatText(const tuner::TuningResult& result, std::string_view blocking_power,
                        std::string_view p2p) {
@@ -218,7 +228,7 @@ std::string FormatText(const tuner::TuningResult& result, std::string_view block
       "a message from one pp_rank to the next takes {:.3g} ms ({})\n"
       "{}{}"
       "{}: {} of the energy saved at {} more time, by measurements {}\n"
-      "{}{}{}{}\n",
+      "{}{}{}{}{}\n",
       result.frequencies, result.rounds, result.spent.steps, result.spent.seconds,
       FormatPercent(result.slowdown_spent), result.steps_taken, result.reason,
       result.blocking_power_w, blocking_power, ToMilliseconds(plan.job.model.fixed.p2p), p2p,
@@ -231,7 +241,7 @@ std::string FormatText(const tuner::TuningResult& result, std::string_view block
                 : "before the plan ran (expect less: noise makes its options look good)"
           : "while the plan ran",
       FormatReached(result.reached), result.seen ? FormatSeen(result, *result.seen) : "",
-      WhatIsLeft(result.expected),
+      WhatIsLeft(result.expected), FormatOutlook(result.outlook),
       result.version == 0
           ? "the clocks are restored"
           : fmt::format("all ranks follow the plan from step {} on (assignment {}); perseus verify "
@@ -260,6 +270,16 @@ Result<void> WriteResults(const tuner::TuningResult& result,
                        {"options.csv", format(result.options)},
                        {std::string(kTuningResults.summary), plan_file::FormatPlan(result.plan)}}));
   return directory.Publish();
+}
+
+std::string FormatJson(const tuner::KeptPace& kept) {
+  return JsonText(nlohmann::ordered_json{{"changes", kept.changes}}, 2) + "\n";
+}
+
+std::string FormatText(const tuner::KeptPace& kept) {
+  return fmt::format(
+      "the plans followed the slowest pipelines: {}; the plans of tune are in force\n",
+      Counted(kept.changes, "change"));
 }
 
 // Writes an assignment after which each rank follows its own plan, or uses the default clocks.
@@ -360,6 +380,10 @@ Result<void> RunTune(const Streams& streams, const TuneFlags& flags) {
   options.timeout = ToNanoseconds(flags.timeout_s);
   options.should_end = should_end;
   options.say = [&streams](std::string_view text) { streams.Say(text); };
+  if (flags.keeps_pace) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto kept, tuner::KeepPace(options, *clock));
+    return streams.Print(flags.as_json ? FormatJson(kept) : FormatText(kept));
+  }
   const char* blocking_power = options.job.model.blocking_power_w > 0 ? "given" : "measured";
   const char* p2p = options.measures_p2p ? "measured" : "given";
   PERSEUS_ASSIGN_OR_RETURN(const auto result, tuner::Tune(options, *clock));
@@ -375,7 +399,8 @@ Result<void> RunTune(const Streams& streams, const TuneFlags& flags) {
 Verb AddTuneVerb(CLI::App& program) {
   auto [verb, add, flags] = AddVerb<TuneFlags>(program, "tune", kTuneAbout, kTuneExamples);
   AddJobDirectory(add, flags->directory)->required();
-  add("-o,--output", flags->output, "DIR", "Directory for profile.csv, plan.json and others");
+  CLI::Option* output =
+      add("-o,--output", flags->output, "DIR", "Directory for profile.csv, plan.json and others");
   const FlagAdder budget(*verb, "Budget");
   budget("--budget-steps", flags->budget.steps, "N", "Steps to measure in (default: 60)",
          WholeNumberIn({1, 1'000'000}));
@@ -401,6 +426,10 @@ Verb AddTuneVerb(CLI::App& program) {
       NumberIn({0.1, 10'000'000, "in seconds"}));
   verb->add_flag("--restore", flags->restores,
                  "Restore the clocks at the end, with no plan in force");
+  verb->add_flag("--keep-pace", flags->keeps_pace,
+                 "Only follow the slowest pipelines with the plans of an earlier tune, until the "
+                 "training ends")
+      ->excludes(output);
   verb->add_flag("--give-back", flags->gives_back,
                  "Only end the assignment of the plan of an earlier tune");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");

@@ -49,11 +49,11 @@ std::string IntervalAt(const nlohmann::json& json, const std::string& name) {
   return fmt::format("{} ({} to {})", at("/estimate"), at("/lower"), at("/upper"));
 }
 
-// Starts the verb, with new files for its output.
-Result<Child> StartVerb(ChildSpec spec, const fs::path& directory, const std::string& verb) {
+// Starts a verb, with new files for its output.
+Result<Child> StartVerb(ChildSpec spec, const fs::path& directory, const std::string& name) {
   PERSEUS_ASSIGN_OR_RETURN(const auto folder, protocol::OwnFolder::Open(directory));
-  PERSEUS_ASSIGN_OR_RETURN(spec.output, folder.CreateFile(verb + ".json"));
-  PERSEUS_ASSIGN_OR_RETURN(spec.errors, folder.CreateFile(verb + ".log"));
+  PERSEUS_ASSIGN_OR_RETURN(spec.output, folder.CreateFile(name + ".json"));
+  PERSEUS_ASSIGN_OR_RETURN(spec.errors, folder.CreateFile(name + ".log"));
   return Child::Start(spec);
 }
 
@@ -77,26 +77,22 @@ bool Turnkey::HasSteps() const {
          });
 }
 
-void Turnkey::Start(const std::string& verb, std::vector<std::string> flags) {
+void Turnkey::Start(const std::string& verb, const std::string& name,
+                    std::vector<std::string> flags) {
   const fs::path& directory = options_.job_directory;
   ChildSpec spec;
-  std::error_code error;
-  spec.command = {fs::read_symlink("/proc/self/exe", error).string(),
-                  verb,
-                  directory.string(),
-                  "--json",
-                  "--timeout",
-                  kSilenceSeconds};
+  spec.command = {OwnProgram().string(), verb,           directory.string(), "--json",
+                  "--timeout",           kSilenceSeconds};
   spec.command.insert(spec.command.end(), flags.begin(), flags.end());
-  log_ = directory / (verb + ".log");
+  log_ = directory / (name + ".log");
   forwarded_ = 0;
   // Ctrl-C reaches only the training. This process ends the verb.
   spec.group = ChildSpec::Group::kOwn;
-  auto child = StartVerb(std::move(spec), directory, verb);
+  auto child = StartVerb(std::move(spec), directory, name);
   if (child) {
     child_ = *std::move(child);
   } else {
-    failure_ = child.error().Message();
+    (phase_ == Phase::kKeepingPace ? pace_failure_ : failure_) = child.error().Message();
     phase_ = Phase::kOver;
   }
 }
@@ -127,12 +123,13 @@ void Turnkey::Tune() {
   std::vector<std::string> flags = options_.tune_flags;
   flags.insert(flags.end(), {"-o", (options_.job_directory / "tuned").string(), "--start-timeout",
                              kStartTimeoutSeconds});
-  Start("tune", std::move(flags));
+  Start("tune", "tune", std::move(flags));
 }
 
 // Handles the end of the verb.
 void Turnkey::Take(int status) {
   child_.reset();
+  if (phase_ == Phase::kKeepingPace) return TakePace(status);
   const bool was_tune = phase_ == Phase::kTuning;
   // The ranks may have restarted. tune continues with what it has measured.
   const std::string failure = LastLineOf(was_tune ? "tune.log" : "verify.log");
@@ -145,6 +142,7 @@ void Turnkey::Take(int status) {
   }
   phase_ = Phase::kOver;
   if (status != 0) {
+    if (!was_tune && !has_training_ended_) KeepPace();
     // If the training has ended, its end is the reason of the failure. But if no step was measured
     // since the last failure, the failure has another reason.
     if (!has_training_ended_) {
@@ -156,13 +154,33 @@ void Turnkey::Take(int status) {
   }
   failure_.clear();
   (was_tune ? is_tuned_ : is_verified_) = true;
-  if (was_tune && !has_training_ended_) Verify();
+  if (has_training_ended_) return;
+  was_tune ? Verify() : KeepPace();
+}
+
+void Turnkey::TakePace(int status) {
+  phase_ = Phase::kOver;
+  if (status == 0 || has_training_ended_) return;
+  if (status == kSystemFailureOfVerb && ++retries_ <= kMostRetries) return KeepPace();
+  pace_failure_ = LastLineOf("pace.log");
 }
 
 void Turnkey::Verify() {
   phase_ = Phase::kVerifying;
-  Start("verify", {"--steps", std::to_string(options_.verify_steps), "--tolerance",
-                   fmt::format("{:g}", TolerancePercent())});
+  Start("verify", "verify",
+        {"--steps", std::to_string(options_.verify_steps), "--tolerance",
+         fmt::format("{:g}", TolerancePercent())});
+}
+
+void Turnkey::KeepPace() {
+  const nlohmann::json tuned = ReadJson(options_.job_directory / "tune.json");
+  // Without differences between pipelines, no plan follows another one.
+  if (NumberAt(tuned, "/pipelines_with_faster_plans") == 0) return;
+  phase_ = Phase::kKeepingPace;
+  has_kept_pace_ = true;
+  std::vector<std::string> flags = options_.tune_flags;
+  flags.insert(flags.end(), {"--keep-pace", "--start-timeout", kStartTimeoutSeconds});
+  Start("tune", "pace", std::move(flags));
 }
 
 void Turnkey::Finish() {
@@ -213,6 +231,18 @@ std::string Turnkey::VerdictOf(const nlohmann::json& verified) const {
       steps > 0 ? fmt::format("; about {:.0f} would (--verify-steps)", steps) : "");
 }
 
+// What plans for other slowdowns would save, as tune found. Empty if it is unsure.
+std::vector<tuner::OutlookRow> Turnkey::Outlook() const {
+  if (!is_tuned_) return {};
+  std::vector<tuner::OutlookRow> rows;
+  const nlohmann::json tuned = ReadJson(options_.job_directory / "tune.json");
+  if (!tuned.is_object() || WidthAt(tuned, "saving_interval") > kUnsure) return rows;
+  for (const nlohmann::json& row : tuned.value("outlook", nlohmann::json::array())) {
+    rows.push_back({NumberAt(row, "/slowdown_percent"), NumberAt(row, "/saving")});
+  }
+  return rows;
+}
+
 std::vector<std::string> Turnkey::Summary() const {
   std::vector<std::string> lines;
   const std::string directory = options_.job_directory.string();
@@ -243,6 +273,16 @@ std::vector<std::string> Turnkey::Summary() const {
         fmt::format("the plan is {}, with its profiles beside it; the next perseus run with "
                     "--job-directory {} follows it from its first step on",
                     PlanPath().string(), directory));
+  }
+  if (const auto outlook = Outlook(); !outlook.empty()) lines.push_back(tuner::Describe(outlook));
+  const nlohmann::json pace =
+      has_kept_pace_ ? ReadJson(options_.job_directory / "pace.json") : nlohmann::json();
+  if (const double changes = NumberAt(pace, "/changes"); changes > 0) {
+    lines.push_back(fmt::format("the plans followed the slowest pipelines: {}",
+                                Counted(static_cast<std::int64_t>(changes), "change")));
+  }
+  if (!pace_failure_.empty()) {
+    lines.push_back("the plans no longer follow the slowest pipelines: " + pace_failure_);
   }
   if (is_verified_) return lines;
   const std::string what = is_tuned_ ? "the plan is not verified" : "there is no plan";

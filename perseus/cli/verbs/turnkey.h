@@ -1,10 +1,11 @@
 // `perseus run --tune`: profiles a training, plans, follows the plan and verifies it, beside the
-// training. Runs the verbs `tune` and `verify` as separate processes. If these processes fail, the
-// training continues.
+// training. Then keeps the plans at the pace of the slowest pipelines, until the training ends.
+// Runs the verbs `tune` and `verify` as separate processes. If these processes fail, the training
+// continues.
 //
-//   JOBDIR/tune.log, verify.log      the output of the verbs
-//   JOBDIR/tune.json, verify.json    their results
-//   JOBDIR/tuned/                    the plan and the profiles
+//   JOBDIR/tune.log, verify.log, pace.log      the output of the verbs
+//   JOBDIR/tune.json, verify.json, pace.json   their results
+//   JOBDIR/tuned/                              the plan and the profiles
 #pragma once
 
 #include <cstddef>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "perseus/cli/verbs/child_process.h"
+#include "perseus/runtime/tuner/outlook.h"
 
 namespace perseus::cli {
 
@@ -36,8 +38,8 @@ class Turnkey {
  public:
   explicit Turnkey(TurnkeyOptions options) : options_(std::move(options)) {}
 
-  // Starts `tune` after the first steps of the training, and `verify` after `tune`. Call this
-  // several times a second.
+  // Starts `tune` after the first steps of the training, and `verify` after `tune`, and then `tune
+  // --keep-pace`. Call this several times a second.
   void Advance();
   // Ends the running verb, because the training has ended.
   void Finish();
@@ -45,19 +47,23 @@ class Turnkey {
   std::vector<std::string> Summary() const;
 
  private:
-  enum class Phase { kBeforeSteps, kTuning, kVerifying, kOver };
+  enum class Phase { kBeforeSteps, kTuning, kVerifying, kKeepingPace, kOver };
 
   bool HasSteps() const;
-  void Start(const std::string& verb, std::vector<std::string> flags);
+  // `name` is that of the output.
+  void Start(const std::string& verb, const std::string& name, std::vector<std::string> flags);
   void Tune();
   void Verify();
+  void KeepPace();
   void Take(int status);
+  void TakePace(int status);
   void Forward();
   std::string LastLineOf(const std::string& log) const;
   int SpentSteps() const;  // The steps that tune has measured.
   int StepsLeft() const;
   // The slowdown in percent up to which a plan is as promised. 0.2 % is the tolerance of verify.
   double TolerancePercent() const { return options_.slowdown_percent + 0.2; }
+  std::vector<tuner::OutlookRow> Outlook() const;
   std::string VerdictOf(const nlohmann::json& verified) const;
   std::filesystem::path PlanPath() const { return options_.job_directory / "tuned" / "plan.json"; }
 
@@ -70,7 +76,9 @@ class Turnkey {
   bool has_training_ended_ = false;
   bool is_tuned_ = false;
   bool is_verified_ = false;
-  std::string failure_;  // Why the tuning ended early, or empty.
+  bool has_kept_pace_ = false;
+  std::string failure_;       // Why the tuning ended early, or empty.
+  std::string pace_failure_;  // Why the plans do not keep the pace, or empty.
   int spent_at_failure_ = 0;
 };
 

@@ -27,6 +27,7 @@ struct Verb {
 Verb AddPlanVerb(CLI::App& program);
 Verb AddAgentVerb(CLI::App& program);
 Verb AddCompareVerb(CLI::App& program);
+Verb AddDemoVerb(CLI::App& program);
 Verb AddDoctorVerb(CLI::App& program);
 Verb AddEmulateVerb(CLI::App& program);
 Verb AddEvaluateVerb(CLI::App& program);

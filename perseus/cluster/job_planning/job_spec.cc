@@ -7,6 +7,7 @@
 #include "perseus/base/limits.h"
 #include "perseus/base/number.h"
 #include "perseus/base/units.h"
+#include "perseus/planning/hardware_facts/assumed.h"
 #include "perseus/planning/job/job.h"
 #include "perseus/planning/job/job_setup.h"
 
@@ -124,6 +125,7 @@ void ReadGpu(const Node& node, JobSpec& spec) {
   ReadTime(node, "switch_latency_ms", job::kSwitchLatencyRange, spec.planned.switch_latency,
            1.0 / kMillisecondsPerSecond);
   ReadNumber(node, "most_changes_per_s", kChangesRange, spec.most_changes_per_s);
+  if (node.Has("switch_energy_j")) spec.planned.switch_cost.stall = 0;
   ReadTime(node, "switch_stall_s", job::kStallRange, spec.planned.switch_cost.stall);
   ReadNumber(node, "switch_energy_j", job::kSwitchEnergyRange, spec.planned.switch_cost.energy_j);
 }
@@ -165,6 +167,8 @@ JobSpec ReadJobSpec(const Node& body) {
   body.RequireObject({"key", "pipelines", "tensor_parallel", "schedule", "gpu", "fixed", "target",
                       "detect_stragglers", "max_switches", "owner", "user", "most_harm_percent"});
   JobSpec spec;
+  spec.planned.switch_latency = hardware_facts::kAssumedSwitchLatency;
+  spec.planned.switch_cost.stall = hardware_facts::kAssumedSwitchStall;
   spec.key = ReadJobKey(body.Member("key", kAboutKeys));
   spec.planned.schedule = ReadSchedule(
       body.Member("schedule", R"(such as {"kind": "1f1b", "pp_ranks": 8, "microbatches": 96})"));

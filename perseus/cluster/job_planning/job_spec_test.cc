@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "perseus/planning/hardware_facts/assumed.h"
+
 namespace perseus::job_planning {
 namespace {
 
@@ -39,6 +41,19 @@ TEST(JobSpec, HasTheRegisteredValues) {
   EXPECT_EQ(spec->target.kind, plan::Target::Kind::kPrice);
   EXPECT_EQ(spec->target.gpus, 32);
   EXPECT_FALSE(spec->detects_stragglers);
+}
+
+TEST(JobSpec, AClockChangeWithoutValuesHasTheAssumedOnes) {
+  const auto spec_with = [](const std::string& gpu) {
+    return StoredJobSpec(R"({"key": "run", "schedule": {"kind": "1f1b", "pp_ranks": 2,
+                             "microbatches": 2}, "gpu": {)" +
+                         gpu + "}}")
+        ->planned;
+  };
+  EXPECT_EQ(spec_with("").switch_latency, hardware_facts::kAssumedSwitchLatency);
+  EXPECT_EQ(spec_with("").switch_cost.stall, hardware_facts::kAssumedSwitchStall);
+  EXPECT_EQ(spec_with(R"("switch_latency_ms": 0)").switch_latency, 0);
+  EXPECT_EQ(spec_with(R"("switch_energy_j": 1)").switch_cost.stall, 0);
 }
 
 struct BadJob {

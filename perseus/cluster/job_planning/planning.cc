@@ -298,8 +298,10 @@ Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::Profile
   PERSEUS_ASSIGN_OR_RETURN(
       auto graph, schedule::BuildInstructionGraph(spec.planned.schedule, parsed, pipeline));
   PERSEUS_ASSIGN_OR_RETURN(auto planner, plan::Planner::Create(graph, plan::ModelOf(spec.planned)));
-  auto warnings = job::CheckPlausible(
-      {.planned = spec.planned, .graph = std::move(graph), .model = planner.model()});
+  auto warnings = job::CheckPlausible({.planned = spec.planned,
+                                       .graph = std::move(graph),
+                                       .model = planner.model(),
+                                       .profile_doubt = parsed.doubt()});
   // An implausible profile is only a warning, because it may describe a GPU that does not exist.
   if (!warnings) warnings = std::vector{warnings.error().Message()};
   return PreparedJob{std::move(spec), std::move(planner), *std::move(warnings), parsed.noise()};

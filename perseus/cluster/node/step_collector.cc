@@ -9,12 +9,20 @@ namespace {
 // their records late.
 constexpr Nanoseconds kStepCollectorTimeout = kSecond;
 
+// When the last computation would have ended if the rank had not waited for other pipelines: within
+// its instructions (FSDP), or before the optimizer (for the gradients of all).
 Nanoseconds LastComputation(const protocol::RanStep& step) {
   Nanoseconds last = 0;
+  Nanoseconds optimizer = 0;
   for (const protocol::RanInstruction& ran : step.instructions) {
-    last = std::max(last, ran.begin + ran.duration);
+    if (ran.kind == InstructionKind::kOptimizerStep) {
+      optimizer += ran.duration;
+    } else {
+      last = std::max(last, ran.begin + ran.duration);
+    }
   }
-  return step.begin + last;
+  for (const protocol::Wait& wait : step.waits) last -= wait.duration;
+  return step.begin + last + optimizer;
 }
 
 }  // namespace

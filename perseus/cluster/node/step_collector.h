@@ -7,6 +7,9 @@
 // energy of a step is its time multiplied by the mean power between the last values of two steps.
 // The error is corrected in the next step.
 //
+// All pipelines wait for each other, so the time of a step does not show which one is slow. The
+// busy time does: it contains no waiting for other pipelines, as far as ranks record it.
+//
 // Does no input or output. `now` is the time of any monotonic clock.
 #pragma once
 

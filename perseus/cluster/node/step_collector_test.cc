@@ -82,6 +82,23 @@ TEST(StepCollector, ARankAtItsPowerLimitIsNotLimited) {
   EXPECT_EQ(collector.Take(0).at(0).limited, 2);
 }
 
+// Without a pipeline, ranks wait for the slowest one within instructions (FSDP), and before the
+// optimizer steps. So the instructions of all of them end together.
+TEST(StepCollector, WaitingForOtherPipelinesIsNotBusy) {
+  StepCollector collector;
+  protocol::RanStep step = Step(5);
+  step.waits = {{20 * kMillisecond, 30 * kMillisecond}, {750 * kMillisecond, 70 * kMillisecond}};
+  collector.Add(Rank(0, 0), step, 6, 0);
+  step.waits.clear();
+  step.instructions.push_back(
+      {InstructionKind::kOptimizerStep, 0, 0, 950 * kMillisecond, 40 * kMillisecond, 0});
+  collector.Add(Rank(1, 0), step, 6, 0);
+  const auto reports = collector.Take(0);
+  ASSERT_THAT(reports, SizeIs(2));
+  EXPECT_DOUBLE_EQ(reports[0].busy_s, 0.800);
+  EXPECT_DOUBLE_EQ(reports[1].busy_s, 0.940);
+}
+
 TEST(StepCollector, CountsRanksThatFollowAPlanWithoutALease) {
   StepCollector collector;
   protocol::RanStep step = Step(5);

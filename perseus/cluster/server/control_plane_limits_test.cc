@@ -80,7 +80,8 @@ TEST_F(ControlPlaneTest, NamesThePowerCapThatIsPossible) {
   const auto refused = Send("GET", "/v1/jobs/run/plans/power-cap-1w");
   EXPECT_EQ(refused.status, 422);
   const std::string detail = json::parse(refused.body)["detail"];
-  EXPECT_THAT(json::parse(refused.body)["remedy"], "allow that much, or give another target");
+  EXPECT_THAT(json::parse(refused.body)["remedy"].get<std::string>(),
+              HasSubstr("allow more, or use fewer GPUs"));
   const std::string mark = "the least is ";
   const std::size_t at = detail.find(mark);
   ASSERT_NE(at, std::string::npos) << detail;

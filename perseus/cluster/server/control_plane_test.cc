@@ -43,8 +43,52 @@ TEST_F(ControlPlaneTest, RefusesAnImpossibleTarget) {
   }
   EXPECT_EQ(Get("/v1/jobs/run")["target"]["kind"], "slowdown");
   EXPECT_EQ(Get("/v1/jobs/run")["status"], "planned");
-  const json possible{{"kind", "deadline"}, {"value", least_s}};
+  const json possible{{"kind", "deadline"}, {"value", 1.01 * least_s}};
   EXPECT_EQ(Send("PUT", "/v1/jobs/run/target", possible.dump()).status, 200);
+}
+
+// Slower clocks draw less power than the plan of least energy, although they need more energy.
+TEST_F(ControlPlaneTest, APowerCapBelowTheLeastEnergyIsATarget) {
+  PlanJob("run");
+  ASSERT_TRUE(Comes([&] { return Send("GET", "/v1/jobs/run/frontier").status == 200; }));
+  const json frontier = Get("/v1/jobs/run/frontier");
+  const json& least = frontier["points"][frontier["least_energy"].get<std::size_t>()];
+  const json& slowest = frontier["points"].back();
+  const auto power_of = [](const json& point) {
+    return point["energy_j"].get<double>() / point["time_s"].get<double>();
+  };
+  ASSERT_LT(power_of(slowest), 0.99 * power_of(least));
+  const json cap{{"kind", "power_cap"}, {"value", 0.5 * (power_of(least) + power_of(slowest))}};
+  const auto answer = Send("PUT", "/v1/jobs/run/target", cap.dump());
+  EXPECT_EQ(answer.status, 200) << answer.body;
+}
+
+// Forwards save energy at the low clock, and backwards at the high one. So with few clock changes,
+// the least energy is far above the frontier, which ignores them.
+TEST_F(ControlPlaneTest, ATargetThatTheLimitOfClockChangesMissesIsRefused) {
+  json body = json::parse(JobBody("run"));
+  body["max_switches"] = 0;
+  body["schedule"]["pp_ranks"] = 1;
+  ASSERT_EQ(Send("POST", "/v1/jobs", body.dump()).status, 201);
+  ASSERT_EQ(Send("PUT", "/v1/jobs/run/profile",
+                 "stage,instruction,frequency,time,energy\n"
+                 "0,forward,1400,0.100,30\n0,forward,1000,0.102,15\n"
+                 "0,backward,1400,0.200,30\n0,backward,1000,0.280,36\n")
+                .status,
+            202);
+  ASSERT_TRUE(Comes([&] { return Send("GET", "/v1/jobs/run/frontier").status == 200; }));
+  const json frontier = Get("/v1/jobs/run/frontier");
+  const double least_j =
+      frontier["points"][frontier["least_energy"].get<std::size_t>()]["energy_j"];
+  for (const json& target :
+       {json{{"kind", "energy_budget"}, {"value", 1.1 * least_j}},
+        json{{"kind", "energy_budget"}, {"value", 1.5 * least_j}}, json{{"kind", "edp"}}}) {
+    const bool is_possible = target != json{{"kind", "energy_budget"}, {"value", 1.1 * least_j}};
+    const auto answer = Send("PUT", "/v1/jobs/run/target", target.dump());
+    ASSERT_EQ(answer.status, is_possible ? 200 : 422) << answer.body;
+    ASSERT_TRUE(Comes([&] { return Get("/v1/jobs/run")["planning"] == "done"; }));
+    EXPECT_EQ(Get("/v1/jobs/run")["status"], "planned") << target;
+  }
 }
 
 // The frontier is a lower bound. Plans with real clocks may not reach it. Nevertheless, every

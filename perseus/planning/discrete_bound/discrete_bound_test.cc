@@ -11,7 +11,6 @@
 #include "bench/measured_job.h"
 #include "perseus/base/index.h"
 #include "perseus/planning/discrete_bound/rank_steps.h"
-#include "tests/oracle/skip_without.h"
 #include "tests/support/planning_jobs.h"
 #include "tests/support/seeds.h"
 
@@ -328,7 +327,6 @@ INSTANTIATE_TEST_SUITE_P(Schedules, DiscreteBoundTest,
 // At the least time, the gap of GPT-3 with 24 microbatches falls by about 0.04 points.
 TEST(DiscreteBound, RaisesTheBoundOfTheMeasuredJob) {
   const MeasuredJob& job = kMeasuredJobs[0];
-  SKIP_WITHOUT(ProfilePath(job));
   const plan::Planner planner = MakePlanner(*ReadIteration(job, 24), {job.blocking_power_w, 0});
   const double relaxed_j = *planner.BoundFor(planner.baseline().time);
   const auto bound = BoundDiscretePlans(planner, planner.baseline().time);

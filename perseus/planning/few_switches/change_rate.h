@@ -16,10 +16,13 @@
 //
 //   With the limit, a plan needs more energy for the same T than without it. So for an energy
 //   budget or a power cap, T grows in steps until a plan meets the target. The last step is the
-//   plan of least energy within the limit. If that plan misses the target, more time does not help,
-//   and the error states the energy or power of that plan. The steps of T (0.1 %, 0.2 %, 0.5 %, 1
-//   %, 2 %, 4 %, ...) grow, because each step is a whole search, and most limits need little more
-//   time. A bisection would reduce T by up to half a step, but would take several times the work.
+//   plan of least energy within the limit. For a power cap, energy counts until T, because more
+//   time lowers the power, and the last step may be a plan with all instructions at one clock. If
+//   the last step misses the target, more time does not help, and the error states the energy or
+//   power of that plan. The steps of T (0.1 %, 0.2 %, 0.5 %, 1 %, 2 %, 4 %, ...) grow, because each
+//   step is a whole search, and most limits need little more time. A bisection would reduce T by up
+//   to half a step, but would take several times the work. With a latency or a cost of changes, the
+//   first plan may be up to 6 % slower than necessary. Then a bisection follows.
 //
 // Thread safety: pure functions.
 #pragma once

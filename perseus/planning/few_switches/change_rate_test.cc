@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <regex>
+#include <span>
 
 #include "tests/support/planning_jobs.h"
 #include "tests/support/seeds.h"
@@ -100,6 +101,52 @@ TEST(KeepChangeLimit, MeetsABudgetAndACap) {
     }
     EXPECT_GE(kept->plan.deadline, plan.deadline);
   }
+}
+
+// A plan for a time needs this energy and this power. So a plan for the energy or the power need
+// not take much longer.
+TEST(KeepChangeLimit, ABudgetAndACapUnderASwitchLatencyTakeLittleMoreThanTheTimeThatTheyNeed) {
+  const plan::Planner planner = MakeRatePlanner(25 * kMillisecond);
+  using Kind = plan::Target::Kind;
+  constexpr int kMost = 2;
+  for (const double slowdown : {1.04, 1.1}) {
+    const auto time =
+        static_cast<Nanoseconds>(slowdown * static_cast<double>(planner.baseline().time));
+    const auto known = PlanFewSwitches(planner, time, std::span(&kMost, 1), {}, {.effort = 0.1});
+    ASSERT_TRUE(known && known->front().plan);
+    const plan::Evaluation& evaluation = known->front().plan->evaluation;
+    for (const plan::Target& target :
+         {plan::Target{.kind = Kind::kEnergyBudget, .value = evaluation.energy_j},
+          plan::Target{.kind = Kind::kPowerCap, .value = evaluation.average_power_w()}}) {
+      SCOPED_TRACE(plan::Describe(target));
+      const auto kept = KeepChangeLimit(planner, PlanOf(planner, target), target,
+                                        {.most_changes = kMost}, {.effort = 0.1});
+      ASSERT_TRUE(kept) << kept.error().Message();
+      EXPECT_TRUE(plan::IsWithin(target, kept->plan.evaluation));
+      EXPECT_LE(MostSwitches(kept->plan.evaluation), kMost);
+      EXPECT_LE(ToSeconds(kept->plan.evaluation.time), 1.006 * ToSeconds(evaluation.time));
+    }
+  }
+}
+
+// Without a limit, the plan has two clocks. At one clock, only the slowest one meets the cap. It
+// needs more effective energy than the fast one, so it is not useful, and the search within a limit
+// does not have it.
+TEST(KeepChangeLimit, TheLeastPowerMayNeedAClockThatIsNotUseful) {
+  std::vector<schedule::OptionSet> sets(2);
+  for (schedule::OptionSet& set : sets) {
+    set.options = {{1400, {}, 10 * kMillisecond, 5, 1},
+                   {1000, {}, 12 * kMillisecond, 4, 1},
+                   {600, {}, 20 * kMillisecond, 6, 1}};
+  }
+  sets[1].options.erase(sets[1].options.begin() + 1);
+  const plan::Planner planner = MakePlanner(MakeChain(std::move(sets)), {.blocking_power_w = 10});
+  const plan::Target cap{.kind = plan::Target::Kind::kPowerCap, .value = 315};
+  const auto kept = KeepChangeLimit(planner, PlanOf(planner, cap), cap, {.most_changes = 0});
+  ASSERT_TRUE(kept) << kept.error().Message();
+  EXPECT_LE(kept->plan.evaluation.average_power_w(), cap.value);
+  EXPECT_EQ(MostSwitches(kept->plan.evaluation), 0);
+  EXPECT_LE(kept->plan.lower_bound_j, kept->plan.evaluation.energy_j);
 }
 
 // Plans the target, with the plan without the limit and with the limit. Either the plan keeps the

@@ -99,6 +99,19 @@ Microwatts LeastPrice(const plan::Planner& planner, const SwitchLimits& limits) 
   return limits.waiting == SwitchLimits::Waiting::kUntilEnd ? planner.blocking_price() : 0;
 }
 
+// The annealing assumes that a stall takes at least this part of a mean instruction. A much shorter
+// stall makes a plan late by microseconds. At the price of late time, this costs less than any
+// repair, so the annealing would end at plans that are a little late.
+constexpr double kLeastStall = 0.003;
+
+Nanoseconds SearchedStall(const plan::Planner& planner) {
+  const Nanoseconds stall = planner.model().switch_cost.stall;
+  if (stall == 0) return 0;
+  const double longest = static_cast<double>(planner.baseline().time) * planner.pp_ranks();
+  const auto instructions = static_cast<double>(planner.graph().instructions.size());
+  return std::max(stall, static_cast<Nanoseconds>(kLeastStall * longest / instructions));
+}
+
 class FewSwitches {
  public:
   FewSwitches(const plan::Planner& planner, Nanoseconds deadline, const frontier::Solution& relaxed,
@@ -109,10 +122,8 @@ class FewSwitches {
         limits_(limits),
         ranks_(CollectClocks(planner.graph(), planner.model().blocking_power_w)),
         relaxed_{relaxed.flow, relaxed.price},
-        search_(planner, ranks_, deadline, ToWatts(relaxed.price),
-                limits.waiting == SwitchLimits::Waiting::kUntilEnd
-                    ? planner.model().blocking_power_w * planner.pp_ranks()
-                    : 0) {}
+        search_(MakeSearch(ToWatts(relaxed.price), SearchedStall(planner))),
+        exact_(MakeSearch(ToWatts(relaxed.price), planner.model().switch_cost.stall)) {}
 
   // Computes the bound for each budget. Goes from large budgets to small ones, because the prices
   // of a budget are a good start for the next smaller budget.
@@ -213,8 +224,11 @@ class FewSwitches {
     std::vector<std::optional<SegmentSearch::Found>> results(starts.size());
     ForEach(starts.size(), [&](std::size_t i) {
       SegmentSearch search = search_;
+      SegmentSearch exact = exact_;
+      exact.Start(starts[i]);
       anneal(search, std::move(starts[i]), kFirstMoves, i);
-      results[i] = search.best();
+      if (search.best()) exact.Start(search.best()->rings);
+      results[i] = exact.best();
     });
     std::vector<SegmentSearch::Found> found;
     for (std::optional<SegmentSearch::Found>& one : results) {
@@ -225,18 +239,26 @@ class FewSwitches {
     found.resize(std::min(found.size(), is_narrow() ? kNarrowFinalists : kFinalists));
     ForEach(found.size(), [&](std::size_t i) {
       SegmentSearch search = search_;
+      SegmentSearch exact = exact_;
+      exact.Restore(found[i]);
       for (std::size_t round = 0; round < kRounds; ++round) {
-        anneal(search, found[i].rings, kFinalMoves, starts.size() + i * kRounds + round);
-        const double before_j = found[i].energy_j;
-        if (search.best() && search.best()->energy_j < before_j) found[i] = *search.best();
-        if (found[i].energy_j > before_j * (1 - kLeastGainOfRound)) break;
+        const double before_j = exact.best()->energy_j;
+        anneal(search, exact.best()->rings, kFinalMoves, starts.size() + i * kRounds + round);
+        if (search.best()) exact.Start(search.best()->rings);
+        if (exact.best()->energy_j > before_j * (1 - kLeastGainOfRound)) break;
       }
-      search.Restore(found[i]);
-      search.Polish(Moves(kFinalMoves));
-      found[i] = *search.best();
+      exact.Polish(Moves(kFinalMoves));
+      found[i] = *exact.best();
     });
     const auto best = std::ranges::min_element(found, {}, &SegmentSearch::Found::energy_j);
     return best == found.end() ? std::nullopt : std::optional(*best);
+  }
+
+  SegmentSearch MakeSearch(double price_w, Nanoseconds stall) const {
+    const double waiting_w = limits_.waiting == SwitchLimits::Waiting::kUntilEnd
+                                 ? planner_.model().blocking_power_w * planner_.pp_ranks()
+                                 : 0;
+    return {planner_, ranks_, deadline_, price_w, waiting_w, stall};
   }
 
   bool is_narrow() const { return limits_.breadth == SwitchLimits::Breadth::kNarrow; }
@@ -328,7 +350,8 @@ class FewSwitches {
   SwitchLimits limits_;
   std::vector<RankClocks> ranks_;
   Prices relaxed_;
-  SegmentSearch search_;
+  SegmentSearch search_;  // With SearchedStall. Its best() has exact energies.
+  const SegmentSearch exact_;
 };
 
 }  // namespace

@@ -264,6 +264,36 @@ TEST(FewSwitches, FindsTheBestPlanAmongTies) {
   }
 }
 
+// A short stall makes a plan late by microseconds, and the search has to notice it. A plan with a
+// longer stall is also a plan with a shorter one, which needs less energy. The searches differ, so
+// the results may differ by the accuracy of a search (docs/benchmarks.md).
+TEST(FewSwitches, ASmallerCostGivesNoWorsePlan) {
+  constexpr double kAccuracy = 0.002;  // Relative to the energy of the baseline.
+  const schedule::InstructionGraph graph = MakeSyntheticJob({.microbatches = 6, .noise = 0});
+  for (const Nanoseconds latency : {Nanoseconds{0}, 15 * kMillisecond}) {
+    std::vector<double> more_j;  // [budget] The energy with the next longer stall.
+    for (const Nanoseconds stall_us : {1'000, 300, 100, 30, 10, 1}) {
+      SCOPED_TRACE(stall_us);
+      const plan::Planner planner =
+          MakePlanner(graph, {.blocking_power_w = kSyntheticBlockingPowerW,
+                              .switch_latency = latency,
+                              .switch_cost = {.stall = stall_us * kMicrosecond}});
+      const auto plans =
+          PlanFewSwitches(planner, planner.baseline().time, kBudgets, {}, {.effort = 0.3});
+      ASSERT_TRUE(plans) << plans.error().Message();
+      std::vector<double> energies_j;
+      for (const BudgetPlan& plan : *plans) {
+        energies_j.push_back(plan.plan->evaluation.energy_j);
+      }
+      for (std::size_t b = 0; b < more_j.size(); ++b) {
+        EXPECT_LE(energies_j[b], more_j[b] + kAccuracy * planner.baseline().energy_j)
+            << kBudgets[b] << " changes, latency " << latency;
+      }
+      more_j = std::move(energies_j);
+    }
+  }
+}
+
 // An instruction that was measured at only one clock has no choice, but its GPU changes to that
 // clock and back.
 TEST(FewSwitches, CountsTheChangesOfInstructionsWithOneClock) {

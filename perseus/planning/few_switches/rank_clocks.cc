@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -10,16 +11,30 @@
 namespace perseus::few_switches {
 namespace {
 
-// Sorted so that the highest frequency comes first.
-using Knobs = std::pair<int, std::vector<double>>;
-
-Knobs KnobsOf(const profile::Option& option) { return {-option.frequency_mhz, option.other_knobs}; }
-
-// The first option with the nearest frequency, as in plan/evaluation.h.
+// The fastest option with the nearest frequency, as in plan/evaluation.h.
 const profile::Option& Nearest(const schedule::OptionSet& set, int frequency_mhz) {
+  const int nearest_mhz =
+      std::ranges::min_element(set.options, {}, [&](const profile::Option& option) {
+        return std::abs(option.frequency_mhz - frequency_mhz);
+      })->frequency_mhz;
   return *std::ranges::min_element(set.options, {}, [&](const profile::Option& option) {
-    return std::abs(option.frequency_mhz - frequency_mhz);
+    return std::pair(option.frequency_mhz != nearest_mhz, option.time);
   });
+}
+
+// Returns the options at this frequency that take longer than `fastest` and need less energy.
+std::vector<RankClocks::Slower> SlowerThan(const profile::Option& fastest,
+                                           const schedule::OptionSet& set,
+                                           double blocking_power_w) {
+  std::vector<RankClocks::Slower> slower;
+  const Femtojoules most = profile::FlooredEffectiveEnergy(fastest, blocking_power_w);
+  for (const profile::Option& option : set.options) {
+    const Femtojoules energy = profile::FlooredEffectiveEnergy(option, blocking_power_w);
+    if (option.frequency_mhz == fastest.frequency_mhz && energy < most) {
+      slower.push_back({option.time, energy});
+    }
+  }
+  return slower;
 }
 
 RankClocks CollectClocksOfRank(const schedule::InstructionGraph& graph,
@@ -27,7 +42,7 @@ RankClocks CollectClocksOfRank(const schedule::InstructionGraph& graph,
   RankClocks rank;
   std::map<int, int> row_of_set;
   std::vector<int> set_of_row;
-  std::map<Knobs, int> numbers;
+  std::map<int, int, std::greater<>> numbers;  // By frequency, the highest first.
   for (const int instruction : order) {
     const schedule::OptionSet& set = graph.options_of(instruction);
     if (!set.HasClock()) continue;
@@ -36,27 +51,34 @@ RankClocks CollectClocksOfRank(const schedule::InstructionGraph& graph,
         row_of_set.try_emplace(set_index, static_cast<int>(set_of_row.size()));
     if (is_new) {
       set_of_row.push_back(set_index);
-      for (const profile::Option& option : set.options) numbers.try_emplace(KnobsOf(option), 0);
+      for (const profile::Option& option : set.options)
+        numbers.try_emplace(option.frequency_mhz, 0);
     }
     rank.instructions.push_back(instruction);
     rank.rows.push_back(row->second);
   }
-  for (auto& [knobs, number] : numbers) number = rank.clocks++;
+  for (auto& [mhz, number] : numbers) number = rank.clocks++;
 
   for (const int set_index : set_of_row) {
     const schedule::OptionSet& set = graph.option_sets[At(set_index)];
     std::vector<int> measured(At(rank.clocks), RankClocks::kUnmeasured);
     for (std::size_t i = 0; i < set.options.size(); ++i) {
-      measured[At(numbers.at(KnobsOf(set.options[i])))] = static_cast<int>(i);
+      int& option = measured[At(numbers.at(set.options[i].frequency_mhz))];
+      if (option == RankClocks::kUnmeasured || set.options[i].time < set.options[At(option)].time) {
+        option = static_cast<int>(i);
+      }
     }
-    for (const auto& [knobs, clock] : numbers) {
+    for (const auto& [mhz, clock] : numbers) {
       const int option = measured[At(clock)];
       rank.options.push_back(option);
       const profile::Option& ran =
-          option != RankClocks::kUnmeasured ? set.options[At(option)] : Nearest(set, -knobs.first);
+          option != RankClocks::kUnmeasured ? set.options[At(option)] : Nearest(set, mhz);
       rank.times.push_back(ran.time);
       rank.energies_j.push_back(profile::EffectiveEnergy(ran, blocking_power_w));
       rank.energies.push_back(profile::FlooredEffectiveEnergy(ran, blocking_power_w));
+      if (!graph.other_knob_names.empty()) {
+        rank.slower.push_back(SlowerThan(ran, set, blocking_power_w));
+      }
     }
   }
   return rank;
@@ -73,6 +95,7 @@ bool CanReplace(const RankClocks& rank, int other, int clock) {
         rank.options[mine] != RankClocks::kUnmeasured) {
       return false;
     }
+    if (!rank.slower.empty() && !rank.slower[mine].empty()) return false;
     if (rank.times[its] > rank.times[mine] || rank.energies_j[its] > rank.energies_j[mine]) {
       return false;
     }
@@ -111,6 +134,7 @@ RankClocks KeepUseful(const RankClocks& all) {
       rank.times.push_back(all.times[first + At(clock)]);
       rank.energies_j.push_back(all.energies_j[first + At(clock)]);
       rank.energies.push_back(all.energies[first + At(clock)]);
+      if (!all.slower.empty()) rank.slower.push_back(all.slower[first + At(clock)]);
     }
   }
   return rank;

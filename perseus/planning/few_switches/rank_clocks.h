@@ -1,15 +1,16 @@
 // The clocks of a pp_rank, and the time and energy of its instructions at each clock.
 //
-// A clock here is one combination of frequency and other knobs. Several option sets of a pp_rank
-// (forward, backward, the stages of an interleaved schedule) share clocks. Compare two clocks in
-// every option set of the pp_rank. A clock is useless if another clock is always at least as fast
-// and never needs more effective energy. That other clock can replace the useless one without an
-// additional clock change. So the best plan with any number of changes needs only the other, useful
-// clocks.
+// Several option sets of a pp_rank (forward, backward, the stages of an interleaved schedule) share
+// clocks. If an option set has several options at a clock, which differ in other knobs, searches
+// use the fastest one. Bounds use all. Compare two clocks in every option set of the pp_rank. A
+// clock is useless if another clock is always at least as fast and never needs more effective
+// energy. That other clock can replace the useless one without an additional clock change. So the
+// best plan with any number of changes needs only the other, useful clocks.
 //
 // Thread safety: the values do not change after construction.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "perseus/base/index.h"
@@ -38,6 +39,23 @@ struct RankClocks {
   std::vector<Nanoseconds> times;
   std::vector<double> energies_j;     // Effective energy.
   std::vector<Femtojoules> energies;  // Effective energy, rounded down.
+
+  // The other options of a cell that need less effective energy, by cell. Empty if no cell has any.
+  struct Slower {
+    Nanoseconds time = 0;
+    Femtojoules energy = 0;
+  };
+  std::vector<std::vector<Slower>> slower;
+
+  // The least sum of energy and price * time of the options of a cell.
+  Femtojoules LeastCost(std::size_t cell, Microwatts price) const {
+    Femtojoules least = energies[cell] + price * times[cell];
+    if (slower.empty()) return least;
+    for (const Slower& one : slower[cell]) {
+      least = std::min<Femtojoules>(least, one.energy + price * one.time);
+    }
+    return least;
+  }
 
   static constexpr int kUnmeasured = -1;
 

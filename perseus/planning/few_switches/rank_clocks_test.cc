@@ -53,5 +53,19 @@ TEST(CollectClocks, AnUnmeasuredClockReplacesNoMeasuredOne) {
   EXPECT_EQ(rank.times[rank.Cell(1, 1)], rank.times[rank.Cell(1, 2)]);
 }
 
+// Another knob needs no clock change.
+TEST(CollectClocks, OtherKnobsAreNoClocks) {
+  std::vector<schedule::OptionSet> sets(1);
+  sets[0].options = {{1400, {2}, 11 * kMillisecond, 4, 1},
+                     {1400, {1}, 10 * kMillisecond, 5, 1},
+                     {1250, {1}, 12 * kMillisecond, 3, 1}};
+  schedule::InstructionGraph graph = MakeChain(std::move(sets));
+  graph.other_knob_names = {"sm_count"};
+  const RankClocks rank = CollectClocks(graph, 0).front();
+  EXPECT_THAT(rank.options, ElementsAre(1, 2));
+  EXPECT_EQ(rank.LeastCost(0, 0), rank.slower[0][0].energy);
+  EXPECT_EQ(rank.LeastCost(1, 0), rank.energies[1]);
+}
+
 }  // namespace
 }  // namespace perseus::few_switches

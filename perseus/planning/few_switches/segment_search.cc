@@ -52,16 +52,17 @@ std::vector<double> SamplesOfExponential() {
 }  // namespace
 
 SegmentSearch::SegmentSearch(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
-                             Nanoseconds deadline, double price_w, double waiting_w)
+                             Nanoseconds deadline, double price_w, double waiting_w,
+                             Nanoseconds stall)
     : planner_(planner),
       ranks_(ranks),
-      switch_cost_(planner.model().switch_cost),
+      switch_cost_{stall, planner.model().switch_cost.energy_j},
       deadline_(deadline),
       waiting_j_per_ns_(waiting_w / kNanosecondsPerSecond),
       price_j_per_ns_(std::max(price_w, planner.model().blocking_power_w) / kNanosecondsPerSecond),
       moves_(ranks),
       timeline_(planner.graph(), ranks, planner.model()),
-      late_paths_(ranks, switch_cost_.stall) {
+      late_paths_(ranks, stall) {
   const Nanoseconds latency = planner.model().switch_latency;
   const auto is_short = [&](const RankClocks& rank) {
     return std::ranges::any_of(rank.times, [&](Nanoseconds time) { return time <= latency; });

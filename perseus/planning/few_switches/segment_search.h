@@ -66,9 +66,10 @@ namespace perseus::few_switches {
 class SegmentSearch {
  public:
   // Keeps references to `planner` and `ranks`. `price_w` is the price of time at the relaxed
-  // optimum, and `waiting_w` is the power of all GPUs that wait, both in watts.
+  // optimum, and `waiting_w` is the power of all GPUs that wait, both in watts. A clock change
+  // takes `stall`.
   SegmentSearch(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
-                Nanoseconds deadline, double price_w, double waiting_w);
+                Nanoseconds deadline, double price_w, double waiting_w, Nanoseconds stall);
 
   struct Effort {
     std::int64_t moves = 5'000;
@@ -106,8 +107,11 @@ class SegmentSearch {
   std::vector<int> OptionsOf(const std::vector<Ring>& rings) const;
   bool IsMeasured(const std::vector<Ring>& rings) const;
 
- private:
+  // Goes to these rings. If they are in time and better, they become best(). Requires measured
+  // clocks.
   void Start(std::vector<Ring> rings);
+
+ private:
   // Fills stretches_, energy_change_j_ and gain_. Returns false if an option is not measured, or if
   // the move changes nothing.
   bool SumChanges();

@@ -21,7 +21,7 @@ struct SearchedJob {
         ranks(CollectClocks(planner.graph(), planner.model().blocking_power_w)),
         deadline(planner.baseline().time + planner.baseline().time / 20),
         search(planner, ranks, deadline, 2 * planner.model().blocking_power_w,
-               planner.model().blocking_power_w * planner.pp_ranks()) {}
+               planner.model().blocking_power_w * planner.pp_ranks(), cost.stall) {}
 
   plan::Planner planner;
   std::vector<RankClocks> ranks;

@@ -148,7 +148,7 @@ Femtojoules SwitchBound::SetWeights(std::size_t pp_rank, const Prices& prices) {
     Femtojoules most = 0;
     for (std::size_t c = 0; c < clocks; ++c) {
       if (!IsUsable(rank, row + c)) continue;
-      weights[c] = rank.energies[row + c] + flow * rank.times[row + c];
+      weights[c] = rank.LeastCost(row + c, flow);
       most = least == kNever ? weights[c] : std::max(most, weights[c]);
       least = std::min(least, weights[c]);
     }

@@ -10,6 +10,7 @@
 
 #include "perseus/base/file.h"
 #include "perseus/base/units.h"
+#include "perseus/planning/hardware_facts/assumed.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "perseus/planning/job/job.h"
 #include "perseus/planning/plan/make_plan_file.h"
@@ -143,6 +144,29 @@ Result<UsedFacts> ReadFacts(const std::string& path) {
   return values;
 }
 
+// Gives the job the latency and the cost of a clock change: those of the hardware facts, or else
+// the assumed ones. A setting or the job file replaces them. Nothing is assumed for a clock for
+// each instruction, because no GPU follows such plans, and for a general graph, because its
+// resources need not be GPUs.
+void UseSwitchFacts(const JobSettings& settings, UsedFacts& facts, Job& job) {
+  const bool assumes =
+      settings.changes.limit != recipe::ChangeRules::Limit::kNone && job.graph_path.empty();
+  if (settings.switch_latency_ms || job.Has("switch_latency_ms")) {
+    facts.switch_latency.reset();
+  } else if (!facts.switch_latency && assumes) {
+    facts.switch_latency = hardware_facts::kAssumedSwitchLatency;
+    facts.assumes_latency = true;
+  }
+  if (settings.switch_cost || job.Has("switch_stall_s") || job.Has("switch_energy_j")) {
+    facts.switch_stall.reset();
+  } else if (!facts.switch_stall && assumes) {
+    facts.switch_stall = hardware_facts::kAssumedSwitchStall;
+    facts.assumes_stall = true;
+  }
+  job.switch_latency = facts.switch_latency.value_or(job.switch_latency);
+  job.switch_cost.stall = facts.switch_stall.value_or(job.switch_cost.stall);
+}
+
 // A job that combines the settings, the job file and the hardware facts.
 struct DescribedJob {
   Job job;
@@ -155,12 +179,7 @@ Result<DescribedJob> Describe(const JobSettings& settings) {
   PERSEUS_ASSIGN_OR_RETURN(auto job, ReadJobFile(settings.job_file));
   Override(job, settings);
   PERSEUS_ASSIGN_OR_RETURN(auto facts, ReadFacts(job.facts_path));
-  if (settings.switch_latency_ms || job.Has("switch_latency_ms")) facts.switch_latency.reset();
-  if (settings.switch_cost || job.Has("switch_stall_s") || job.Has("switch_energy_j")) {
-    facts.switch_stall.reset();
-  }
-  job.switch_latency = facts.switch_latency.value_or(job.switch_latency);
-  job.switch_cost.stall = facts.switch_stall.value_or(job.switch_cost.stall);
+  UseSwitchFacts(settings, facts, job);
   // Override has already written the setting into the model.
   const bool has_power = settings.blocking_power_w || job.Has("blocking_power_w");
   if (has_power || !job.graph_path.empty()) facts.blocking_power_w.reset();
@@ -245,6 +264,7 @@ Result<LoadedJob> LayOut(plan_file::PlannedJob planned, const profile::Profile& 
   LoadedJob job{.planned = std::move(planned), .graph = std::move(graph), .model = {}};
   job.model = plan::ModelOf(job.planned);
   job.noise = profile.noise();
+  job.profile_doubt = profile.doubt();
   return job;
 }
 
@@ -282,13 +302,17 @@ Result<void> CheckComplete(const DescribedJob& described) {
     return Fail("{0}: is a job file, not a profile (give it as `job = {0}`)",
                 described.job.profile_path);
   }
-  if (!described.blocking_power_w) {
-    return Fail(
-        "the blocking power is missing (add `blocking_power_w`, or `facts` with a measured one: "
-        "the "
-        "power that one GPU draws while it waits, in watts; with 0, waiting uses no energy)");
-  }
   return {};
+}
+
+// The profile may have a blocking power for each stage. Then plans count with their mean
+// (instruction_graph.h).
+Result<double> BlockingPowerOf(const DescribedJob& described, const profile::Profile& profile) {
+  if (described.blocking_power_w) return *described.blocking_power_w;
+  if (const auto mean_w = profile.mean_blocking_power_w()) return *mean_w;
+  return Fail(
+      "the blocking power is missing (add `blocking_power_w`, or `facts` with a measured one: the "
+      "power that one GPU draws while it waits, in watts; with 0, waiting uses no energy)");
 }
 
 Result<UnscheduledJob> Unscheduled(const DescribedJob& described, const JobSettings& settings) {
@@ -317,6 +341,8 @@ Result<UnscheduledJob> Unscheduled(const DescribedJob& described, const JobSetti
                              .memory = std::move(memory),
                              .placement = placement,
                              .changes = settings.changes};
+  PERSEUS_ASSIGN_OR_RETURN(unscheduled.planned.model.blocking_power_w,
+                           BlockingPowerOf(described, unscheduled.profile));
   unscheduled.model = plan::ModelOf(unscheduled.planned);
   return unscheduled;
 }
@@ -378,22 +404,31 @@ Result<void> RefuseSearchSettings(const JobSettings& settings) {
 }  // namespace
 
 std::string Describe(const UsedFacts& facts) {
-  if (facts.path.empty()) return {};
-  std::vector<std::string> values;
+  std::vector<std::string> given;
+  std::vector<std::string> assumed;
   if (facts.blocking_power_w) {
-    values.push_back(fmt::format("the blocking power ({:.4g} W)", *facts.blocking_power_w));
+    given.push_back(fmt::format("the blocking power ({:.4g} W)", *facts.blocking_power_w));
   }
   if (facts.switch_latency) {
-    values.push_back(
-        fmt::format("the switch latency ({:.4g} ms)", ToMilliseconds(*facts.switch_latency)));
+    (facts.assumes_latency ? assumed : given)
+        .push_back(
+            fmt::format("the switch latency ({:.4g} ms)", ToMilliseconds(*facts.switch_latency)));
   }
   if (facts.switch_stall) {
-    values.push_back(
-        fmt::format("the switch cost ({:.4g} ms)", ToMilliseconds(*facts.switch_stall)));
+    (facts.assumes_stall ? assumed : given)
+        .push_back(fmt::format("the switch cost ({:.4g} ms)", ToMilliseconds(*facts.switch_stall)));
   }
-  return fmt::format("hardware facts: {} gives {}\n", facts.path,
-                     values.empty() ? "no blocking power, switch latency or switch cost"
-                                    : fmt::format("{}", fmt::join(values, ", ")));
+  std::string text;
+  if (!facts.path.empty()) {
+    text = fmt::format("hardware facts: {} gives {}\n", facts.path,
+                       given.empty() ? "no blocking power, switch latency or switch cost"
+                                     : fmt::format("{}", fmt::join(given, ", ")));
+  }
+  if (!assumed.empty()) {
+    text +=
+        fmt::format("assumed, because no hardware facts give them: {}\n", fmt::join(assumed, ", "));
+  }
+  return text;
 }
 
 int LoadedJob::gpus() const {
@@ -438,6 +473,7 @@ Result<LoadedJob> LoadJob(const JobSettings& settings,
   }
   PERSEUS_RETURN_IF_ERROR(CheckComplete(described));
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, settings));
+  PERSEUS_ASSIGN_OR_RETURN(planned.model.blocking_power_w, BlockingPowerOf(described, profile));
   PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, settings, profile.pp_ranks()));
   planned.schedule = std::move(schedule);
   return WithFacts(LayOut(std::move(planned), profile), described.facts, settings.changes,
@@ -499,18 +535,32 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobSettings& settings) {
   return UnprofiledJob{std::move(planned), described.facts, job.most_switches};
 }
 
+std::string ProfileOfPlan(const plan_file::PlanFile& plan, std::string_view plan_path) {
+  namespace fs = std::filesystem;
+  const fs::path& path = plan.job.profile;
+  std::error_code error;
+  if (path.is_absolute() || fs::exists(path, error)) return plan.job.profile;
+  fs::path directory = fs::absolute(fs::path(plan_path), error).parent_path();
+  for (; directory.has_relative_path(); directory = directory.parent_path()) {
+    if (fs::is_regular_file(directory / path, error)) return (directory / path).string();
+  }
+  return plan.job.profile;
+}
+
 Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_view plan_path,
                                  const JobSettings& settings) {
   // The file may be elsewhere now than when the plan was made.
   const bool is_graph = plan.job.IsGeneralGraph();
+  const std::string profile_path = ProfileOfPlan(plan, plan_path);
   std::error_code error;
   if ((is_graph ? settings.graph : settings.profile).empty() && !settings.profile_text &&
-      !std::filesystem::exists(plan.job.profile, error)) {
+      !std::filesystem::exists(profile_path, error)) {
     return FailAs(ErrorKind::kFile, InFile(plan_path),
                   "its {} {} does not exist (give its path with `{}`)",
                   is_graph ? "graph" : "profile", plan.job.profile, is_graph ? "graph" : "profile");
   }
   plan_file::PlannedJob planned = plan.job;
+  planned.profile = profile_path;
   PERSEUS_RETURN_IF_ERROR(CheckRanges(settings));
   PERSEUS_ASSIGN_OR_RETURN(auto facts, ReadFacts(settings.facts));
   if (settings.switch_latency_ms) facts.switch_latency.reset();

@@ -62,7 +62,7 @@ struct JobSettings {
   std::optional<double> optimizer_s = {};
 };
 
-// The values of a hardware facts file that a job uses.
+// The values of a hardware facts file that a job uses, and the assumed values (assumed.h).
 struct UsedFacts {
   std::string path;  // Empty if the job uses no facts.
   std::string gpu_name;
@@ -71,10 +71,13 @@ struct UsedFacts {
   std::optional<Nanoseconds> switch_latency;
   std::optional<Nanoseconds> switch_stall;   // The switch cost: facts have no energy of a change.
   std::optional<double> most_changes_per_s;  // Clock changes of one GPU. Only facts give it.
+  // Whether the value is assumed, because neither a setting, the job file nor facts give it.
+  bool assumes_latency = false;
+  bool assumes_stall = false;
 };
-// Describes the facts in one line: "hardware facts: facts.toml gives the blocking power (86.25 W)".
-// Empty without facts. The line leaves out the rate of clock changes, because only commands that
-// plan use this rate.
+// Describes the values in one line for the facts ("hardware facts: facts.toml gives the blocking
+// power (86.25 W)"), and one line for the assumed values. Each line is absent if it has no values.
+// Leaves out the rate of clock changes, because only commands that plan use this rate.
 std::string Describe(const UsedFacts& facts);
 
 struct LoadedJob {
@@ -85,6 +88,7 @@ struct LoadedJob {
   recipe::ChangeRules changes = {};                // The active rules.
   std::optional<AutoSchedule> auto_schedule = {};  // Only for kAutoSchedule.
   std::optional<profile::TimeNoise> noise = {};    // The noise in the profile.
+  std::string profile_doubt = {};                  // The warning of the profile (Profile::doubt).
 
   int gpus() const;  // The GPUs of one pipeline.
   // Returns the wishes (recipe.h) for this target, with the rules and the noise of this job. If no
@@ -116,6 +120,11 @@ struct UnscheduledJob {
   schedule_search::SearchJob search_job() const;
 };
 
+// Returns the path of the profile (or graph) that a plan names. A relative path is looked up in the
+// working directory, and then in the directories above the plan, so that a plan can be used from
+// any directory. If no such file exists, returns the path as the plan has it.
+std::string ProfileOfPlan(const plan_file::PlanFile& plan, std::string_view plan_path);
+
 // Returns the job without its schedule. The only schedule that the settings may name is
 // kAutoSchedule.
 Result<UnscheduledJob> LoadUnscheduledJob(const JobSettings& settings);
@@ -127,8 +136,10 @@ Result<LoadedJob> LayOutReference(const UnscheduledJob& job);
 // Loads a job. Settings replace values of the job file. Reads every file that either of them names.
 // If neither gives the blocking power, the switch latency or the switch cost, the hardware facts
 // give it. For a graph, they do not give the blocking power, because the file of the graph
-// describes the power of its resources. If the name of the schedule is kAutoSchedule, searches for
-// a schedule, which takes seconds. `search` has the effort of this search.
+// describes the power of its resources. A pipeline for which nothing gives the latency or the cost
+// has the assumed values (assumed.h), except for plans with a clock for each instruction. If the
+// name of the schedule is kAutoSchedule, searches for a schedule, which takes seconds. `search` has
+// the effort of this search.
 Result<LoadedJob> LoadJob(const JobSettings& settings,
                           const schedule_search::SearchEffort& search = {});
 

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "perseus/base/file.h"
+#include "perseus/planning/hardware_facts/assumed.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "tests/support/temporary_directory.h"
 
@@ -136,12 +137,34 @@ TEST_F(FactsOfAJob, TheyMayHaveNeitherValue) {
   EXPECT_THAT(LoadJob(flags_).error().Message(), HasSubstr("the blocking power is missing (add"));
   flags_.blocking_power_w = 50;
   EXPECT_EQ(Load().planned.model.blocking_power_w, 50);
-  EXPECT_EQ(Load().planned.switch_latency, 0);
-  EXPECT_EQ(Describe(Load().facts),
-            "hardware facts: " + flags_.facts +
-                " gives no blocking power, switch latency or switch cost\n");
+  EXPECT_THAT(Describe(Load().facts),
+              HasSubstr("hardware facts: " + flags_.facts +
+                        " gives no blocking power, switch latency or switch cost\n"));
   flags_.facts = (directory_ / "none").string();
   EXPECT_EQ(LoadJob(flags_).error().kind, ErrorKind::kFile);
+}
+
+TEST_F(FactsOfAJob, WhatNothingGivesIsAssumed) {
+  flags_.blocking_power_w = 50;
+  EXPECT_EQ(Load().planned.switch_latency, hardware_facts::kAssumedSwitchLatency);
+  EXPECT_EQ(Load().planned.switch_cost.stall, hardware_facts::kAssumedSwitchStall);
+  EXPECT_EQ(Describe(Load().facts),
+            "assumed, because no hardware facts give them: the switch latency (15 ms), the switch "
+            "cost (0.11 ms)\n");
+  flags_.switch_latency_ms = 0;
+  EXPECT_EQ(Load().planned.switch_latency, 0);
+  WriteJobFile("switch_energy_j = 2\n");
+  EXPECT_EQ(Load().planned.switch_cost.stall, 0);
+  EXPECT_EQ(Describe(Load().facts), "");
+}
+
+// No GPU follows such a plan, whatever a change takes. It shows what the schedule allows.
+TEST_F(FactsOfAJob, NothingIsAssumedForAClockForEachInstruction) {
+  flags_.blocking_power_w = 50;
+  flags_.changes.limit = recipe::ChangeRules::Limit::kNone;
+  EXPECT_TRUE(Load().model.SwitchesAreFree());
+  flags_.facts = WriteFacts("facts.toml");
+  EXPECT_EQ(Load().planned.switch_latency, 12'000'000);
 }
 
 // The rate of the node is shared by its GPUs.
@@ -196,6 +219,35 @@ TEST_F(FactsOfAJob, TheyOverrideAPlan) {
   EXPECT_EQ(LoadPlannedJob(plan, "plan.json", flags)->planned.switch_cost.stall, 3);
   flags.blocking_power_w = 60;
   EXPECT_EQ(LoadPlannedJob(plan, "plan.json", flags)->planned.model.blocking_power_w, 60);
+}
+
+// Two GPUs of different models wait at 50 and 90 W. Both pp_ranks compute for 3 s of the 4.5 s of
+// the iteration at maximum frequency.
+TEST(BlockingPowerOfStages, EachGpuWaitsAtItsOwn) {
+  JobSettings settings;
+  settings.profile = "mixed.csv";
+  settings.profile_text =
+      "stage,instruction,frequency,time,energy,blocking_power\n"
+      "0,forward,1400,0.5,100,50\n0,forward,1200,0.6,90,50\n0,backward,1400,1,200,\n"
+      "0,backward,1200,1.2,180,\n1,forward,1400,0.5,150,90\n1,forward,1200,0.6,120,90\n"
+      "1,backward,1400,1,300,90\n1,backward,1200,1.2,250,90\n";
+  settings.schedule = "1f1b";
+  settings.microbatches = 2;
+  const auto job = LoadJob(settings);
+  ASSERT_TRUE(job) << job.error().Message();
+  EXPECT_EQ(job->planned.model.blocking_power_w, 70);
+  const plan::Evaluation baseline =
+      plan::Evaluator(job->graph, job->model).Evaluate(schedule::BaselineOptions(job->graph));
+  EXPECT_EQ(ToSeconds(baseline.time), 4.5);
+  EXPECT_NEAR(baseline.energy_j, 2 * (100 + 200 + 150 + 300) + 1.5 * (50 + 90), 1e-9);
+
+  settings.blocking_power_w = 60;
+  EXPECT_EQ(LoadJob(settings)->planned.model.blocking_power_w, 60);
+  settings.blocking_power_w.reset();
+  settings.profile_text->replace(settings.profile_text->rfind("90"), 2, "91");
+  EXPECT_THAT(LoadJob(settings).error().Message(),
+              testing::HasSubstr("mixed.csv:9: the blocking power of stage 1 is 91 W here and 90 W "
+                                 "on line 6 (write one value for each stage)"));
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -26,6 +25,7 @@
 #include "perseus/planning/job/job_setup.h"
 #include "perseus/planning/profile/csv_reader.h"
 #include "perseus/planning/profile/curve.h"
+#include "perseus/planning/profile/profile_columns.h"
 
 namespace perseus::job {
 namespace {
@@ -51,6 +51,17 @@ double PowerW(const profile::Option& option, int gpus) {
   return option.energy_j / ToSeconds(option.time) / gpus;
 }
 
+// The number of the set's stage in a profile without chunks. If pp_ranks run several stages, such a
+// profile numbers the stages of the model.
+int StageInProfile(const schedule::Schedule& schedule, const schedule::OptionSet& set) {
+  for (std::size_t stage = 0; stage < schedule.pp_rank_of_stage.size(); ++stage) {
+    const bool is_here = schedule.pp_rank_of_stage[stage] == set.pp_rank &&
+                         schedule.chunk_of_stage[stage] == set.chunk;
+    if (is_here) return static_cast<int>(stage);
+  }
+  return set.pp_rank;
+}
+
 // The line of the profile at which the options of a set begin, or the line of one option. nullopt
 // if the profile is not a file that can be read again.
 std::optional<std::int64_t> LineOf(const LoadedJob& job, const schedule::OptionSet& set,
@@ -61,35 +72,33 @@ std::optional<std::int64_t> LineOf(const LoadedJob& job, const schedule::OptionS
   const auto text = ReadFile(path);
   if (!text) return std::nullopt;
   profile::CsvReader reader(*text, path);
-  std::vector<std::string> header;
   if (const auto has_header = reader.Next(); !has_header || !*has_header) return std::nullopt;
-  for (const std::string_view name : reader.fields()) header.emplace_back(name);
-  const auto field = [&](std::string_view name) -> std::string_view {
-    const auto place = std::ranges::find(header, name);
-    if (place == header.end()) return {};
-    return reader.fields()[static_cast<std::size_t>(place - header.begin())];
-  };
-  // Some tools write all numbers as floating point: stage 3 is then 3.0.
-  const auto is = [](std::string_view number, double expected) {
+  const auto columns = profile::ReadHeader(reader, profile::ProfileRows::kStages);
+  if (!columns) return std::nullopt;
+  const auto is = [&](std::size_t place, double expected) {
     double value = 0;
-    const auto parsed = std::from_chars(number.data(), number.data() + number.size(), value);
-    return parsed.ec == std::errc() && value == expected;
+    return reader.ReadNumber(reader.fields()[place], value) == std::errc() && value == expected;
   };
   const auto is_option = [&] {
     if (option == nullptr) return true;
-    const auto& names = job.graph.other_knob_names;
-    for (std::size_t knob = 0; knob < names.size(); ++knob) {
-      if (!is(field(names[knob]), option->other_knobs[knob])) return false;
+    for (std::size_t knob = 0; knob < columns->other_knobs.size(); ++knob) {
+      const std::size_t place = columns->other_knobs[knob];
+      const double value = option->other_knobs[knob];
+      const bool has_texts = !job.graph.knob_labels[knob].empty();
+      if (has_texts
+              ? reader.fields()[place] != profile::KnobText(job.graph.knob_labels, knob, value)
+              : !is(place, value)) {
+        return false;
+      }
     }
-    return is(field("frequency"), option->frequency_mhz);
+    return is(*columns->frequency, option->frequency_mhz);
   };
+  const int stage = columns->chunk ? set.pp_rank : StageInProfile(job.planned.schedule, set);
   for (auto has_row = reader.Next(); has_row && *has_row; has_row = reader.Next()) {
-    if (reader.fields().size() != header.size()) return std::nullopt;
-    const std::string_view stage = field("stage");
-    if (!is(stage.empty() ? field("pp_rank") : stage, set.pp_rank)) continue;
-    const std::string_view chunk = field("chunk");
-    if (!chunk.empty() && !is(chunk, set.chunk)) continue;
-    if (ParseInstructionKind(field("instruction")) != set.kind) continue;
+    if (reader.fields().size() != columns->count) return std::nullopt;
+    if (!is(*columns->stage, stage)) continue;
+    if (columns->chunk && !is(*columns->chunk, set.chunk)) continue;
+    if (profile::FindKind(reader.fields()[*columns->instruction]) != set.kind) continue;
     if (is_option()) return reader.line();
   }
   return std::nullopt;
@@ -335,6 +344,31 @@ constexpr double kLeastBlockingW = 1;
 constexpr double kPowerTolerance = 0.3;
 constexpr std::size_t kMostNamed = 3;
 
+// Finds a computation that draws less than a GPU that waits, at the lowest clock of the
+// computation.
+void CheckLowestPower(const LoadedJob& job, const Computations& sets,
+                      std::vector<std::string>& warnings) {
+  const double blocking_w = job.planned.model.blocking_power_w;
+  const schedule::OptionSet* least_set = nullptr;
+  const profile::Option* least = nullptr;
+  const auto power_w = [&](const profile::Option& option) {
+    return PowerW(option, job.planned.model.gpus_per_stage);
+  };
+  for (const schedule::OptionSet* set : sets) {
+    const auto& slowest =
+        *std::ranges::min_element(set->options, {}, &profile::Option::frequency_mhz);
+    if (least != nullptr && power_w(slowest) >= power_w(*least)) continue;
+    least_set = set;
+    least = &slowest;
+  }
+  if (least == nullptr || blocking_w <= power_w(*least)) return;
+  warnings.push_back(fmt::format(
+      "{}: draws {:.1f} W at {} MHz, less than the blocking power of {:g} W, but a GPU that "
+      "computes "
+      "draws more than one that waits (measure the blocking power of this GPU)",
+      Place(job, *least_set, least), power_w(*least), least->frequency_mhz, blocking_w));
+}
+
 Result<void> CheckBlockingPower(const LoadedJob& job, const Computations& sets,
                                 std::vector<std::string>& warnings) {
   const double blocking_w = job.planned.model.blocking_power_w;
@@ -366,6 +400,7 @@ Result<void> CheckBlockingPower(const LoadedJob& job, const Computations& sets,
         "one GPU that waits? perseus qualify measures it)",
         blocking_w, 100 * blocking_w / median_w, median_w));
   }
+  CheckLowestPower(job, sets, warnings);
   return {};
 }
 
@@ -421,6 +456,7 @@ Result<void> CheckKnobs(const LoadedJob& job, const Computations& sets,
                         std::vector<std::string>& warnings) {
   const auto& names = job.graph.other_knob_names;
   for (std::size_t knob = 0; knob < names.size(); ++knob) {
+    if (!job.graph.knob_labels[knob].empty()) continue;  // Texts are settings.
     const KnobUse use = UseOf(knob, sets, job.planned.model.gpus_per_stage);
     if (!use.differs || use.differs_at_a_clock) continue;
     const bool is_measured = use.is_power || IsNameOfMeasurement(names[knob]);
@@ -462,8 +498,13 @@ void CheckFixedTimes(const LoadedJob& job, const Computations& sets,
   check("the load of a microbatch", model.fixed.load.time, longest, kLongest);
   check("the all-reduce", model.fixed.all_reduce.time, first_rank, kAll);
   check("the optimizer step", model.fixed.optimizer.time, first_rank, kAll);
-  check("the stall of a clock change (switch cost)", job.model.switch_cost.stall, first_rank, kAll);
-  check("a clock change (switch latency)", job.model.switch_latency, first_rank, kAll);
+  if (!job.facts.assumes_stall) {
+    check("the stall of a clock change (switch cost)", job.model.switch_cost.stall, first_rank,
+          kAll);
+  }
+  if (!job.facts.assumes_latency) {
+    check("a clock change (switch latency)", job.model.switch_latency, first_rank, kAll);
+  }
 }
 
 void CheckChunks(const LoadedJob& job, std::vector<std::string>& warnings) {
@@ -518,6 +559,7 @@ Result<std::vector<std::string>> CheckPlausible(const LoadedJob& job) {
   PERSEUS_RETURN_IF_ERROR(CheckClocks(job, sets));
   PERSEUS_RETURN_IF_ERROR(CheckRows(job, sets, warnings));
   PERSEUS_RETURN_IF_ERROR(CheckPowers(job, sets));
+  if (!job.profile_doubt.empty()) warnings.push_back(job.profile_doubt);
   CheckAlike(job, sets, warnings);
   CheckSwapped(job, sets, warnings);
   PERSEUS_RETURN_IF_ERROR(CheckKnobs(job, sets, warnings));

@@ -18,7 +18,9 @@ namespace perseus::job {
 //   - an additional column that seems to be a measurement, not a setting.
 // Otherwise returns warnings, each one line with the reason:
 //   - a blocking power above 80 % of the median power of the computations, or below 1 W, but not 0;
-//   - rows that differ from their neighbors by a factor of 1.2;
+//   - a blocking power above the power of a computation at its lowest clock;
+//   - rows that differ from their neighbors by a factor of 1.2, or from other rows of the same
+//     option;
 //   - computations of more than 2 kW on a GPU, or of four times the power of most computations;
 //   - a maximum clock that differs between instructions;
 //   - a single stage with a forward that takes longer than its backward;

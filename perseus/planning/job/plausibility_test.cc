@@ -149,6 +149,37 @@ TEST_F(Plausibility, TheLineOfARowIsThatOfItsKnobs) {
   EXPECT_THAT(Refusal(csv), StartsWith(path.string() + ":7: stage 0 forward: at 1000 MHz"));
 }
 
+TEST_F(Plausibility, TheLineIsFoundInAFileOfASpreadsheet) {
+  const TemporaryDirectory directory;
+  const auto path = directory / "sheet.csv";
+  flags_.profile = path.string();
+  const std::string csv =
+      "# measured\nStage;Pass;Clock_MHz;Time_ms;Energy\n;;;;\n"
+      "0;F;1400,0;10;4\n0;F;1200;12;3,2\n0;F;1000;280;2,9\n0;B;1400;20;8\n0;B;1200;24;6,4\n";
+  ASSERT_TRUE(WriteFileAtomically(path, csv));
+  EXPECT_THAT(Refusal(csv), StartsWith(path.string() + ":6: stage 0 forward: at 1000 MHz"));
+}
+
+// The stages of the profile are those of the model, two on each pp_rank.
+TEST_F(Plausibility, TheLineOfAStageOfTheModelIsThatOfItsNumber) {
+  const TemporaryDirectory directory;
+  const auto path = directory / "stages.csv";
+  flags_.profile = path.string();
+  flags_.schedule = "interleaved-1f1b";
+  flags_.pp_ranks = 2;
+  flags_.chunks = 2;
+  std::string csv = kHeader;
+  for (int stage = 0; stage < 4; ++stage) {
+    for (const char* kind : {"forward", "backward"}) {
+      csv += fmt::format("{0},{1},1400,0.010,4\n{0},{1},1200,0.012,3.2\n", stage, kind);
+      csv += fmt::format("{},{},1000,{},2.9\n", stage, kind, stage == 3 ? 0.28 : 0.014);
+    }
+  }
+  ASSERT_TRUE(WriteFileAtomically(path, csv));
+  // Stage 3 begins in line 20.
+  EXPECT_THAT(Refusal(csv), StartsWith(path.string() + ":22: "));
+}
+
 TEST_F(Plausibility, InstructionsOfOneJobAreAlike) {
   // Energies of eight GPUs.
   EXPECT_THAT(
@@ -209,6 +240,26 @@ TEST_F(Plausibility, BlockingPowerIsLessThanBusyPower) {
   EXPECT_THAT(
       Warnings(csv),
       testing::Contains(StartsWith("a blocking power of 0.075 W is less than any GPU draws")));
+}
+
+// At 1200 MHz, the instructions draw 267 W.
+TEST_F(Plausibility, BlockingPowerIsLessThanThePowerAtTheLowestClock) {
+  const std::string csv = std::string(kHeader) + kForward + kBackward;
+  flags_.blocking_power_w = 260;
+  EXPECT_THAT(Warnings(csv), IsEmpty());
+  flags_.blocking_power_w = 270;
+  EXPECT_THAT(Warnings(csv),
+              ElementsAre(HasSubstr("stage 0 forward: draws 266.7 W at 1200 MHz, less than the "
+                                    "blocking power of 270 W")));
+}
+
+TEST_F(Plausibility, RepeatsThatDifferMuchAreNamed) {
+  const std::string csv = std::string(kHeader) + kForward + kBackward;
+  EXPECT_THAT(Warnings(csv + "0,forward,1400,0.0115,4\n"), IsEmpty());
+  EXPECT_THAT(Warnings(csv + "0,forward,1400,0.0136,4\n"),
+              ElementsAre("profile.csv:6: the time of stage 0 forward at 1400 MHz is 0.0136 s here "
+                          "and 0.01 s on line 2, 36 % more or less; plans use the mean (measure it "
+                          "again, or remove the wrong row)"));
 }
 
 TEST_F(Plausibility, AMeasuredColumnIsNotASetting) {

@@ -14,10 +14,6 @@ namespace {
 // The sum of times over all pp_ranks may exceed 64 bits.
 __extension__ using TotalNanoseconds = __int128;
 
-using Knobs = std::pair<int, std::vector<double>>;
-
-Knobs KnobsOf(const profile::Option& option) { return {option.frequency_mhz, option.other_knobs}; }
-
 }  // namespace
 
 struct Evaluator::Timing {
@@ -35,12 +31,12 @@ Evaluator::Timing Evaluator::Slowed(const Timing& measured, double factor) {
 
 Evaluator::Evaluator(const schedule::InstructionGraph& graph, const ExecutionModel& model)
     : graph_(graph), model_(model), dependencies_(graph.dependencies.size()) {
-  std::map<Knobs, int> clocks;
+  std::map<int, int> clocks;  // By frequency.
   for (const schedule::OptionSet& set : graph.option_sets) {
     std::vector<int>& clock_of = clock_of_option_.emplace_back();
     for (const profile::Option& option : set.options) {
       const auto next = static_cast<int>(clocks.size());
-      const auto [known, is_new] = clocks.try_emplace(KnobsOf(option), next);
+      const auto [known, is_new] = clocks.try_emplace(option.frequency_mhz, next);
       if (is_new) frequency_mhz_of_clock_.push_back(option.frequency_mhz);
       clock_of.push_back(known->second);
     }
@@ -51,7 +47,9 @@ Evaluator::Evaluator(const schedule::InstructionGraph& graph, const ExecutionMod
       for (std::size_t i = 0; i < set.options.size(); ++i) {
         order.emplace_back(set.options[i].frequency_mhz, static_cast<int>(i));
       }
-      std::sort(order.begin(), order.end());
+      std::ranges::sort(order, {}, [&](const std::pair<int, int>& one) {
+        return std::tuple(one.first, set.options[At(one.second)].time, one.second);
+      });
     }
   }
   first_dependency_.assign(graph.instructions.size() + 1, 0);
@@ -66,16 +64,13 @@ Evaluator::Evaluator(const schedule::InstructionGraph& graph, const ExecutionMod
 }
 
 int Evaluator::OptionNearest(int option_set, int clock) const {
-  const std::vector<int>& clocks = clock_of_option_[At(option_set)];
   const auto& order = by_frequency_[At(option_set)];
   const int wanted_mhz = frequency_mhz_of_clock_[At(clock)];
   const auto first_from = [&](int mhz) {
     return std::lower_bound(order.begin(), order.end(), std::pair(mhz, 0));
   };
   const auto above = first_from(wanted_mhz);
-  for (auto same = above; same != order.end() && same->first == wanted_mhz; ++same) {
-    if (clocks[At(same->second)] == clock) return same->second;
-  }
+  if (above != order.end() && above->first == wanted_mhz) return above->second;
   if (above == order.begin()) return above->second;
   const auto below = first_from((above - 1)->first);
   if (above == order.end()) return below->second;
@@ -96,13 +91,13 @@ void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wa
   clock.Settle(start);
   if (clock.current == wanted_clock) return;
   const int set = graph_.instructions[At(instruction)].option_set;
-  // In most profiles, all option sets have the same clocks. Then the number of a clock is also the
-  // index of its option.
+  // In most profiles, all option sets have the same clocks, and no other knobs. Then the number of
+  // a clock is also the index of its option.
   const std::vector<int>& clocks = clock_of_option_[At(set)];
   const auto same = At(clock.current);
-  const int previous_index = same < clocks.size() && clocks[same] == clock.current
-                                 ? clock.current
-                                 : OptionNearest(set, clock.current);
+  const bool is_index = graph_.other_knob_names.empty() && same < clocks.size();
+  const int previous_index =
+      is_index && clocks[same] == clock.current ? clock.current : OptionNearest(set, clock.current);
   const double factor =
       variation.time_factors.empty() ? 1 : variation.time_factors[At(instruction)];
   const profile::Option& measured = graph_.option_sets[At(set)].options[At(previous_index)];

@@ -141,13 +141,16 @@ class Evaluator {
 
   const schedule::InstructionGraph& graph_;
   ExecutionModel model_;
-  // Returns the first option with this clock, or with the nearest frequency if no option has it.
+  // Returns the fastest option with this clock, or with the nearest frequency if no option has it.
+  // If several options are equally fast, returns the first.
   int OptionNearest(int option_set, int clock) const;
 
-  // A clock is the number of a distinct combination of frequency and other knobs.
+  // A clock is the number of a distinct frequency. A change of another knob is no clock change: it
+  // neither counts nor costs, and it takes effect at once.
   std::vector<std::vector<int>> clock_of_option_;  // [option set][option]
   std::vector<int> frequency_mhz_of_clock_;
-  // [option set] the (frequency in MHz, index) of its options, sorted. Empty without a latency.
+  // [option set] the (frequency in MHz, index) of its options, sorted by frequency, time and index.
+  // Empty without a latency.
   std::vector<std::vector<std::pair<int, int>>> by_frequency_;
   std::vector<int> first_dependency_;  // [instruction that waits] an index into dependencies_.
   std::vector<schedule::Dependency> dependencies_;

@@ -45,6 +45,7 @@ plan_file::PlanFile DescribePlan(const Planner& planner, const Plan& plan,
   const Evaluation& evaluation = plan.evaluation;
   plan_file::PlanFile file{.job = std::move(job),
                            .other_knob_names = graph.other_knob_names,
+                           .knob_labels = graph.knob_labels,
                            .target = plan.target,
                            .deadline = plan.deadline,
                            .time = evaluation.time,

@@ -54,6 +54,10 @@ struct Frontier {
   // Returns the bound for an iteration that may last up to `time`: E(min(time, T*)). Requires time
   // >= least_time().
   double BoundAt(Nanoseconds time) const;
+  // Returns the bound for an iteration that lasts exactly `time`: beyond T*, energy rises with
+  // time. Beyond the last point, returns the bound of the last point. Requires time >=
+  // least_time().
+  double BoundLasting(Nanoseconds time) const;
 };
 
 struct Plan {
@@ -61,7 +65,8 @@ struct Plan {
   Nanoseconds deadline = 0;  // evaluation.time <= deadline, always.
   std::vector<int> options;  // For each instruction, an index into its option set.
   Evaluation evaluation;     // With the measured options, and the latency and cost of switches.
-  // The certificate: no plan for this profile that meets the deadline has less energy.
+  // The certificate: no plan for this profile that meets the deadline has less energy. For a power
+  // cap below the power of least energy: no plan that takes as long as this plan has less energy.
   double lower_bound_j = 0;
 
   // How far the plan may be from the best possible plan, as a fraction of the bound. Sums of

@@ -33,11 +33,12 @@ bool IsSlow(const frontier::Walk& walk, double completed) {
 }  // namespace
 
 double Frontier::BoundAt(Nanoseconds time) const {
-  const auto end = points.begin() + static_cast<std::ptrdiff_t>(least_energy) + 1;
-  const auto after = std::upper_bound(
-      points.begin(), end, time,
-      [](Nanoseconds limit, const FrontierPoint& point) { return limit < point.time; });
-  if (after == end) return points[least_energy].bound_j;
+  return BoundLasting(std::min(time, points[least_energy].time));
+}
+
+double Frontier::BoundLasting(Nanoseconds time) const {
+  const auto after = std::ranges::upper_bound(points, time, {}, &FrontierPoint::time);
+  if (after == points.end()) return points.back().bound_j;
   if (after == points.begin()) return points.front().bound_j;
   const FrontierPoint& fast = *(after - 1);
   const FrontierPoint& slow = *after;

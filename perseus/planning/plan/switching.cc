@@ -43,8 +43,7 @@ class ClockSearch {
         evaluator_(planner.graph(), planner.model()),
         update_(evaluator_, std::move(options), deadline),
         stop_(limits.stop),
-        evaluations_left_(
-            MostEvaluations(static_cast<std::int64_t>(graph_.instructions.size()), limits.effort)) {
+        evaluations_left_(MostEvaluations(kMostQuickWork)) {
     for (const schedule::OptionSet& set : graph_.option_sets) {
       fronts_.push_back(profile::ParetoFront(set.options, planner.model().blocking_power_w));
     }
@@ -92,14 +91,17 @@ class ClockSearch {
     Descend();
   }
 
+  // Allows the evaluations of a long search.
+  void Continue() { evaluations_left_ = MostEvaluations(kMostWork); }
+
   const std::vector<int>& options() const { return update_.options(); }
   double energy_j() const { return update_.totals().energy_j; }
   Evaluation Evaluate() const { return evaluator_.Evaluate(options()); }
 
  private:
-  static std::int64_t MostEvaluations(std::int64_t instructions, int effort) {
-    const std::int64_t most = effort > kFirstLook ? kMostWork : kMostQuickWork;
-    return std::min(most / instructions, kEvaluationsPerInstruction * instructions);
+  std::int64_t MostEvaluations(std::int64_t work) const {
+    const auto instructions = static_cast<std::int64_t>(graph_.instructions.size());
+    return std::min(work / instructions, kEvaluationsPerInstruction * instructions);
   }
 
   using Change = std::vector<EvaluationUpdate::Change>;
@@ -342,12 +344,24 @@ std::string DescribeStall(const schedule::SwitchCost& cost) {
   return fmt::format(" and stalls of {:.3f} ms", ToMilliseconds(cost.stall));
 }
 
+// A plan for the time in the message exists.
+tl::unexpected<Error> FailFor(const Planner& planner, Nanoseconds deadline) {
+  return FailAs(ErrorKind::kUnreachable,
+                "found no plan that meets {:.6f} s with a switch latency of {:.3f} ms{}: the "
+                "iteration time at maximum frequency is {} s (allow at least that)",
+                ToSeconds(deadline), ToMilliseconds(planner.model().switch_latency),
+                DescribeStall(planner.model().switch_cost),
+                RoundedUp(ToSeconds(planner.baseline().time)));
+}
+
 }  // namespace
 
 Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
                               const SearchLimits& limits) {
   const SearchLimits quick{kFirstLook, limits.stop};
   Result<Plan> plan = planner.PlanWithoutLatency(deadline, quick);
+  // The least time without a latency is not always possible with one.
+  if (!plan && plan.error().kind == ErrorKind::kUnreachable) return FailFor(planner, deadline);
   if (!plan) return plan;
 
   std::vector<std::vector<int>> starts;
@@ -360,21 +374,18 @@ Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
   if (limits.stop.stop_requested()) return FailAsStopped();
   if (planner.baseline().time <= deadline)
     starts.push_back(schedule::BaselineOptions(planner.graph()));
-  if (starts.empty()) {
-    return FailAs(
-        ErrorKind::kUnreachable,
-        "found no plan that meets {:.6f} s with a switch latency of {:.3f} ms{} (everything "
-        "at maximum frequency takes {} s)",
-        ToSeconds(deadline), ToMilliseconds(planner.model().switch_latency),
-        DescribeStall(planner.model().switch_cost), RoundedUp(ToSeconds(planner.baseline().time)));
-  }
+  if (starts.empty()) return FailFor(planner, deadline);
   std::unique_ptr<ClockSearch> best;
   for (std::vector<int>& start : starts) {
     auto search = std::make_unique<ClockSearch>(planner, deadline, std::move(start), limits);
     search->Descend();
     if (!best || search->energy_j() < best->energy_j()) best = std::move(search);
   }
-  if (limits.effort > kFirstLook) best->Anneal();
+  if (limits.effort > kFirstLook) {
+    best->Continue();
+    best->Descend();
+    best->Anneal();
+  }
   if (limits.stop.stop_requested()) return FailAsStopped();
   plan->options = best->options();
   plan->evaluation = best->Evaluate();

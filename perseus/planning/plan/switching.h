@@ -8,6 +8,7 @@
 //   - a plan made without latency that is faster where the latency costs time: an instruction on
 //     the critical path gets its clock one instruction earlier;
 //   - all instructions at maximum frequency, so there is no switch.
+// Each gets a short search. Only the best of them is then searched for long.
 // The result is the plan with the least energy that meets the deadline. At equal energy, the plan
 // with fewer switches is the result.
 //
@@ -24,8 +25,7 @@ namespace perseus::plan {
 
 // Requires !planner.model().SwitchesAreFree(). The bound of the plan is the bound for free
 // switches, which is valid with any latency and cost. Fails with kUnreachable if the search finds
-// no plan that meets the deadline. With kFirstLook, the local search gets a fortieth of the work,
-// and there is no annealing.
+// no plan that meets the deadline. With kFirstLook, there are only the short searches.
 Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
                               const SearchLimits& limits);
 

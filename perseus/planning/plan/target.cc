@@ -1,5 +1,6 @@
 #include "perseus/planning/plan/target.h"
 #include "perseus/base/limits.h"
+#include "perseus/planning/plan/slow_plans.h"
 
 #include <algorithm>
 #include <cmath>
@@ -20,20 +21,36 @@ constexpr double kJoulesPerKilowattHour = 3.6e6;
 constexpr int kMostAttempts = 10;
 constexpr double kTimeTolerance = 1e-4;
 
-// The points from the least time to the time of least energy. A longer time is never useful.
-std::span<const FrontierPoint> UsefulPoints(const Frontier& frontier) {
-  return std::span(frontier.points).first(frontier.least_energy + 1);
+double EnergyOf(double, double energy_j) { return energy_j; }
+double PowerOf(double time_s, double energy_j) { return energy_j / time_s; }
+
+// A limit of the energy or of the power of an iteration.
+struct Limit {
+  double most = 0;
+  double (*cost)(double time_s, double energy_j) = nullptr;
+  std::span<const FrontierPoint> points;  // The useful ones: more time does not lower the cost.
+
+  double CostOf(const Evaluation& evaluation) const {
+    return cost(ToSeconds(evaluation.time), evaluation.energy_j);
+  }
+};
+
+// Beyond the least energy, energy rises with time, but the power still falls.
+Limit LimitOf(const Target& target, const Frontier& frontier) {
+  const std::span<const FrontierPoint> points(frontier.points);
+  if (target.kind == Target::Kind::kPowerCap) return {target.value, PowerOf, points};
+  return {target.value, EnergyOf, points.first(frontier.least_energy + 1)};
 }
 
-// Returns the least time on the frontier at which `cost(time_s, energy_j)` is at most `limit`.
-// Returns nullopt if no point of the frontier is within the limit. Finds the segment of the
-// frontier that contains this time, and then bisects it.
-template <typename Cost>
-std::optional<Nanoseconds> FastestWithin(const Frontier& frontier, double limit, Cost cost) {
+// Returns the least time on the frontier at which the cost is at most limit.most - margin. Returns
+// nullopt if no useful point of the frontier is within the limit. Finds the segment of the frontier
+// that contains this time, and then bisects it.
+std::optional<Nanoseconds> FastestWithin(const Frontier& frontier, const Limit& limit,
+                                         double margin) {
   const auto within = [&](Nanoseconds time) {
-    return cost(ToSeconds(time), frontier.BoundAt(time)) <= limit;
+    return limit.cost(ToSeconds(time), frontier.BoundLasting(time)) <= limit.most - margin;
   };
-  const std::span<const FrontierPoint> points = UsefulPoints(frontier);
+  const std::span<const FrontierPoint> points = limit.points;
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (!within(points[i].time)) continue;
     if (i == 0) return points[0].time;
@@ -122,52 +139,95 @@ Result<Plan> PlanAtOrAfter(const Plans& plans, Nanoseconds time) {
   return plans.For(planner.baseline().time);
 }
 
-// Returns the fastest plan with a cost of at most `limit`. The first attempt uses the time at which
-// the lower bound meets the limit. The cost of a plan is a little above its bound. So the second
-// attempt lowers the limit by the difference between the last plan and its bound. Each later
-// attempt lowers it by at least twice as much. When a plan fits, the search bisects between this
-// plan and the last plan that did not fit, to find a faster one.
-template <typename Cost>
-Result<Plan> PlanWithin(const Plans& plans, const Frontier& frontier, double limit, Cost cost,
-                        std::string_view what, std::string_view unit) {
-  const auto cost_of = [&](const Plan& plan) {
-    return cost(ToSeconds(plan.evaluation.time), plan.evaluation.energy_j);
-  };
-  const Nanoseconds longest = UsefulPoints(frontier).back().time;
-  std::optional<Plan> best;
-  if (const std::optional<Nanoseconds> first = FastestWithin(frontier, limit, cost)) {
-    Nanoseconds too_fast = *first;
-    Nanoseconds fits = longest;
-    Nanoseconds time = *first;
-    double margin = 0;  // Between the limit and the bound at the next time.
-    for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-      Result<Plan> plan = PlanAtOrAfter(plans, time);
-      if (!plan) return plan;
-      const double reached = cost_of(*plan);
-      if (reached <= limit) {
-        fits = time;
-        if (!best || plan->evaluation.time < best->evaluation.time) best = *std::move(plan);
-        if (attempt == 0) break;
-      } else {
-        too_fast = time;
-      }
-      if (static_cast<double>(fits - too_fast) < kTimeTolerance * static_cast<double>(fits)) break;
-      margin = std::max(2 * margin, reached - cost(ToSeconds(time), frontier.BoundAt(time)));
-      time = FastestWithin(frontier, limit - margin, cost).value_or(longest);
-      if (best || time <= too_fast || time >= fits) time = too_fast + (fits - too_fast) / 2;
-    }
-  }
-  if (best) return *std::move(best);
-  Result<Plan> least = PlanAtOrAfter(plans, longest);
-  if (!least || cost_of(*least) <= limit) return least;
-  return FailAs(ErrorKind::kUnreachable,
-                "no plan between the least time and the least energy meets {} of {} {}: the least "
-                "is {} {} (allow that much, or give another target)",
-                what, limit, unit, RoundedUp(cost_of(*least)), unit);
+// Returns the plan for a time beyond the least energy: the least energy until `time`. No plan that
+// lasts as long as this plan has less energy than its bound. A switch latency may make the plan
+// longer than `time`, which lowers its power.
+Result<Plan> PlanLasting(const Plans& plans, const Frontier& frontier, Nanoseconds time) {
+  const Planner& planner = plans.planner;
+  PERSEUS_ASSIGN_OR_RETURN(Plan plan, DeadlineSearch(planner, time, 0).PlanWith(plans.limits));
+  plan.evaluation = Evaluator(planner.graph(), planner.model()).Evaluate(plan.options);
+  plan.deadline = std::max(time, plan.evaluation.time);
+  plan.lower_bound_j = frontier.BoundLasting(plan.evaluation.time);
+  return plan;
 }
 
-double EnergyOf(double, double energy_j) { return energy_j; }
-double PowerOf(double time_s, double energy_j) { return energy_j / time_s; }
+// Returns the fastest plan within the limit, or nullopt if none is found up to the last useful
+// point. The first attempt uses the time at which the lower bound meets the limit. The cost of a
+// plan is a little above its bound. So the second attempt lowers the limit by the difference
+// between the last plan and its bound. Each later attempt lowers it by at least twice as much. When
+// a plan fits, the search bisects between this plan and the last plan that did not fit, to find a
+// faster one.
+Result<std::optional<Plan>> FastestPlanWithin(const Plans& plans, const Frontier& frontier,
+                                              const Limit& limit) {
+  const Nanoseconds longest = limit.points.back().time;
+  const Nanoseconds of_least_energy = frontier.points[frontier.least_energy].time;
+  std::optional<Plan> best;
+  const std::optional<Nanoseconds> first = FastestWithin(frontier, limit, 0);
+  if (!first) return best;
+  Nanoseconds too_fast = *first;
+  Nanoseconds fits = longest;
+  Nanoseconds time = *first;
+  double margin = 0;  // Between the limit and the bound at the next time.
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    Result<Plan> plan =
+        time > of_least_energy ? PlanLasting(plans, frontier, time) : PlanAtOrAfter(plans, time);
+    if (!plan) return Fail(plan);
+    const double reached = limit.CostOf(plan->evaluation);
+    if (reached <= limit.most) {
+      fits = time;
+      if (!best || plan->evaluation.time < best->evaluation.time) best = *std::move(plan);
+      if (attempt == 0) break;
+    } else {
+      too_fast = time;
+    }
+    if (static_cast<double>(fits - too_fast) < kTimeTolerance * static_cast<double>(fits)) break;
+    const double bound = limit.cost(ToSeconds(time), frontier.BoundLasting(time));
+    margin = std::max(2 * margin, reached - bound);
+    time = FastestWithin(frontier, limit, margin).value_or(longest);
+    if (best || time <= too_fast || time >= fits) time = too_fast + (fits - too_fast) / 2;
+  }
+  return best;
+}
+
+Result<Plan> PlanWithinEnergy(const Plans& plans, const Frontier& frontier, const Target& target) {
+  const Limit limit = LimitOf(target, frontier);
+  PERSEUS_ASSIGN_OR_RETURN(auto best, FastestPlanWithin(plans, frontier, limit));
+  if (best) return *std::move(best);
+  Result<Plan> least = PlanAtOrAfter(plans, limit.points.back().time);
+  if (!least || IsWithin(target, least->evaluation)) return least;
+  return FailAs(ErrorKind::kUnreachable,
+                "no plan between the least time and the least energy meets an energy budget of {} "
+                "J: the least is {} J (allow that much, or give another target)",
+                target.value, RoundedUp(least->evaluation.energy_j));
+}
+
+// `least` is the plan of least power.
+tl::unexpected<Error> FailToMeetCap(const Planner& planner, const Target& target,
+                                    const Plan& least) {
+  const double least_w = least.evaluation.average_power_w();
+  const double waiting_w = ToWatts(planner.blocking_price());
+  if (target.value <= waiting_w) {
+    return FailAs(ErrorKind::kUnreachable,
+                  "no clocks meet a power cap of {} W: the least is {} W, and even GPUs that only "
+                  "wait draw {} W (allow more, or use fewer GPUs)",
+                  target.value, RoundedUp(least_w), RoundedUp(waiting_w));
+  }
+  return FailAs(ErrorKind::kUnreachable,
+                "no clocks meet a power cap of {} W: the least is {} W, and GPUs that wait draw {} "
+                "W (allow the least, or use it and pause the job for {:.3g} % of the time)",
+                target.value, RoundedUp(least_w), RoundedUp(waiting_w),
+                100 * PauseFor(target.value, least_w, waiting_w));
+}
+
+Result<Plan> PlanWithinPower(const Plans& plans, const Frontier& frontier, const Target& target) {
+  PERSEUS_ASSIGN_OR_RETURN(auto best,
+                           FastestPlanWithin(plans, frontier, LimitOf(target, frontier)));
+  if (best) return *std::move(best);
+  const SlowPlans slow(plans.planner);
+  if (auto plan = slow.Within(target.value)) return *std::move(plan);
+  if (target.or_nearest) return slow.least_power();
+  return FailToMeetCap(plans.planner, target, slow.least_power());
+}
 
 // Checks the values that every target has.
 Result<void> CheckValues(const Target& target) {
@@ -199,10 +259,8 @@ Result<Plan> PlanOf(const Plans& plans, const Frontier* frontier, const Target& 
     return NeedsFrontier(target.kind) ? PlanAtOrAfter(plans, deadline) : plans.For(deadline);
   }
   PERSEUS_RETURN_IF_ERROR(CheckFrontier(frontier, target));
-  if (target.kind == Target::Kind::kEnergyBudget) {
-    return PlanWithin(plans, *frontier, target.value, EnergyOf, "an energy budget", "J");
-  }
-  return PlanWithin(plans, *frontier, target.value, PowerOf, "a power cap", "W");
+  return target.kind == Target::Kind::kEnergyBudget ? PlanWithinEnergy(plans, *frontier, target)
+                                                    : PlanWithinPower(plans, *frontier, target);
 }
 
 // Returns a time that no plan exceeds: each instruction has its slowest option, and stalls for a
@@ -258,6 +316,10 @@ std::string Describe(const Target& target) {
   return fmt::format("least cost at {} $/kWh and {} $/GPU-hour", target.value, target.gpu_hour);
 }
 
+double PauseFor(double cap_w, double running_w, double waiting_w) {
+  return std::clamp((running_w - cap_w) / (running_w - waiting_w), 0.0, 1.0);
+}
+
 double CostOf(const Target& target, const Evaluation& evaluation) {
   return CostAt(target, ToSeconds(evaluation.time), evaluation.energy_j);
 }
@@ -275,7 +337,7 @@ Result<void> CheckKeeps(const Planner& planner, const Target& target, const Plan
     deadline = std::min(deadline, own);
   }
   const Evaluation evaluation = Evaluator(planner.graph(), planner.model()).Evaluate(plan.options);
-  if (evaluation.time <= deadline && IsWithin(target, evaluation)) return {};
+  if (evaluation.time <= deadline && (target.or_nearest || IsWithin(target, evaluation))) return {};
   return FailAs(
       ErrorKind::kSystem,
       "{}: the plan takes {:.9g} s (limit {:.9g} s), {:.9g} J and {:.9g} W, and misses its "

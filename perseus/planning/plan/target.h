@@ -27,6 +27,9 @@ struct Target {
   double value = 0;
   double gpu_hour = 0;  // kPrice only: dollars for an hour of one GPU.
   int gpus = 1;         // kPrice only: GPUs of the pipeline.
+  // kPowerCap only: if no plan is found within the cap, the plan with the least power that is found
+  // is the plan for this target.
+  bool or_nearest = false;
 };
 
 // "no slowdown", "5 % slowdown", "deadline 2.9 s", "energy budget 5000 J", "power cap 1200 W",
@@ -37,11 +40,17 @@ std::string Describe(const Target& target);
 // exists for it.
 std::string RoundedUp(double value);
 
+// The fraction of the time that a job has to pause for a mean power of `cap_w`. It draws
+// `running_w` while it runs, and `waiting_w` while it pauses. From 0 to 1. Requires running_w >
+// waiting_w.
+double PauseFor(double cap_w, double running_w, double waiting_w);
+
 // The cost that the best plan for a target minimizes: seconds (kEnergyBudget, kPowerCap),
 // joule-seconds (kEdp), dollars (kPrice), or joules (all other kinds).
 double CostOf(const Target& target, const Evaluation& evaluation);
 
 // Whether an iteration keeps an energy budget or a power cap. True for all other kinds.
+// (`or_nearest` does not matter.)
 bool IsWithin(const Target& target, const Evaluation& evaluation);
 
 // Checks a finished plan: evaluates its options again, and fails if they miss the deadline of the
@@ -71,7 +80,9 @@ std::string Slug(const Target& target);
 // The range of `value` (and of `gpu_hour`).
 NumberRange ValueRange(Target::Kind kind);
 
-// Returns the best plan for the target. If the target is impossible, the kUnreachable error
+// Returns the best plan for the target. A power cap below the power of the plan of least energy
+// gets a slower plan: between least energy and the slow end of the frontier, it comes from the same
+// search, and beyond, from slow_plans.h. If the target is impossible, the kUnreachable error
 // contains the least possible time, energy or power. `frontier` may be null for kSlowdown,
 // kDeadline and kMinEnergy. (For kMinEnergy, the solver for one deadline then finds the plan.) The
 // other kinds need a frontier: without it, they fail with a remedy.

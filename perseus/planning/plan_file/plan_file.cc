@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -61,12 +62,16 @@ ordered_json DescribeJob(const PlanFile& plan) {
   }
   object["fixed"] = DescribeFixed(job.model.fixed);
   if (!plan.other_knob_names.empty()) object["knobs"] = plan.other_knob_names;
+  for (std::size_t i = 0; i < plan.knob_labels.size(); ++i) {
+    if (plan.knob_labels[i].empty()) continue;
+    object["knob_labels"][plan.other_knob_names[i]] = plan.knob_labels[i];
+  }
   return object;
 }
 
 // Large plans have 100,000 instructions. So this does not build a JSON object for each of them.
 void AppendInstruction(std::string& text, const PlannedInstruction& instruction,
-                       const std::vector<std::string>& knob_names) {
+                       const PlanFile& plan) {
   text += fmt::format(R"({{"kind":"{}")", Name(instruction.kind));
   if (instruction.kind == InstructionKind::kGeneric) {
     text += fmt::format(R"(,"name":{})", Dump(instruction.name));
@@ -83,7 +88,13 @@ void AppendInstruction(std::string& text, const PlannedInstruction& instruction,
   if (!instruction.knobs.empty()) {
     ordered_json knobs;
     for (std::size_t i = 0; i < instruction.knobs.size(); ++i) {
-      knobs[knob_names[i]] = instruction.knobs[i];
+      ordered_json& knob = knobs[plan.other_knob_names[i]];
+      const bool has_texts = i < plan.knob_labels.size() && !plan.knob_labels[i].empty();
+      if (has_texts) {
+        knob = static_cast<int>(instruction.knobs[i]);
+      } else {
+        knob = instruction.knobs[i];
+      }
     }
     text += fmt::format(R"(,"knobs":{})", Dump(knobs));
   }
@@ -115,6 +126,21 @@ Result<std::vector<std::size_t>> MatchKnobs(const std::vector<std::string>& of_p
     places.push_back(static_cast<std::size_t>(found - of_plan.begin()));
   }
   return places;
+}
+
+// Returns the value of a knob of the profile that means the same as `value` of the plan. NaN: the
+// profile has no such value.
+double ValueInProfile(const profile::KnobLabels& of_plan, std::size_t plan_knob,
+                      const profile::KnobLabels& of_profile, std::size_t knob, double value) {
+  const bool has_texts = knob < of_profile.size() && !of_profile[knob].empty();
+  const bool had_texts = plan_knob < of_plan.size() && !of_plan[plan_knob].empty();
+  if (!has_texts && !had_texts) return value;
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  if (has_texts != had_texts) return kNone;
+  const auto found =
+      std::ranges::find(of_profile[knob], profile::KnobText(of_plan, plan_knob, value));
+  return found == of_profile[knob].end() ? kNone
+                                         : static_cast<double>(found - of_profile[knob].begin());
 }
 
 // Returns the text without line ends and the indentation after them.
@@ -160,7 +186,7 @@ std::string FormatPlan(const PlanFile& plan, PlanText layout) {
     for (const PlannedInstruction& instruction : plan.pp_ranks[rank].instructions) {
       text += before_instruction;
       text += "      ";
-      AppendInstruction(text, instruction, plan.other_knob_names);
+      AppendInstruction(text, instruction, plan);
       before_instruction = ",\n";
     }
     text += "\n    ]}";
@@ -221,7 +247,10 @@ Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::Instr
                     where, schedule::Describe(graph, instruction));
       }
       const PlannedInstruction& planned = instructions[position++];
-      for (std::size_t i = 0; i < knobs.size(); ++i) knobs[i] = planned.knobs[places[i]];
+      for (std::size_t i = 0; i < knobs.size(); ++i) {
+        knobs[i] = ValueInProfile(plan.knob_labels, places[i], graph.knob_labels, i,
+                                  planned.knobs[places[i]]);
+      }
       PERSEUS_ASSIGN_OR_RETURN(const auto option,
                                FindOption(set, {planned.frequency_mhz, knobs}, where));
       options[static_cast<std::size_t>(instruction)] = option;

@@ -60,6 +60,7 @@ struct PlannedRank {
 struct PlanFile {
   PlannedJob job;
   std::vector<std::string> other_knob_names;
+  profile::KnobLabels knob_labels = {};
 
   std::string target;  // In words.
   Nanoseconds deadline = 0;

@@ -79,8 +79,8 @@ class PlanReader {
 
   void ReadJob(const Node& node) {
     node.RequireObject({"profile", "graph", "schedule", "pp_ranks", "microbatches", "chunks",
-                        "pipelines", "gpus_per_stage", "fixed", "knobs", "blocking_power_w",
-                        "switch_latency_ms", "switch_cost"});
+                        "pipelines", "gpus_per_stage", "fixed", "knobs", "knob_labels",
+                        "blocking_power_w", "switch_latency_ms", "switch_cost"});
     PlannedJob& job = plan_.job;
     is_general_graph_ = node.Has("graph");
     job.profile = Member(node, is_general_graph_ ? "graph" : "profile").Text();
@@ -101,6 +101,18 @@ class PlanReader {
     const Node knobs = Member(node, "knobs");
     for (std::size_t i = 0; i < knobs.ListSize(); ++i) {
       plan_.other_knob_names.push_back(knobs[i].Text());
+    }
+    if (node.Has("knob_labels")) ReadKnobLabels(Member(node, "knob_labels"));
+  }
+
+  void ReadKnobLabels(const Node& node) {
+    plan_.knob_labels.resize(plan_.other_knob_names.size());
+    for (std::size_t i = 0; i < plan_.other_knob_names.size(); ++i) {
+      if (!node.Has(plan_.other_knob_names[i])) continue;
+      const Node texts = Member(node, plan_.other_knob_names[i]);
+      for (std::size_t j = 0; j < texts.ListSize(); ++j) {
+        plan_.knob_labels[i].push_back(texts[j].Text());
+      }
     }
   }
 
@@ -202,8 +214,12 @@ class PlanReader {
     const std::vector<std::string_view> names(plan_.other_knob_names.begin(),
                                               plan_.other_knob_names.end());
     node.RequireObject(names);
-    for (std::string_view name : names) {
-      knobs.push_back(Member(node, name).Number(-kMostKnob, kMostKnob, "a knob of the profile"));
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const Node value = Member(node, names[i]);
+      const bool has_texts = i < plan_.knob_labels.size() && !plan_.knob_labels[i].empty();
+      knobs.push_back(has_texts ? value.Count(0, static_cast<int>(plan_.knob_labels[i].size()) - 1,
+                                              "the number of a text in knob_labels")
+                                : value.Number(-kMostKnob, kMostKnob, "a knob of the profile"));
     }
   }
 

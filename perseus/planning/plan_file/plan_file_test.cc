@@ -224,6 +224,33 @@ TEST(PlanFileTest, FindsKnobsByNameInAnyOrderOfColumns) {
               StartsWith("plan.json: the profile has the knob \"tc\", which"));
 }
 
+// A file has the number of a text. In another profile, the text may have another number.
+TEST(PlanFileTest, KeepsKnobsWithTexts) {
+  PlannedJob job;
+  job.profile = "profile.csv";
+  job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .pp_ranks = 1, .microbatches = 2});
+  const Planned planned = PlanJob(TwoKnobs("kernel,mem", "flash,2", "plain,1"), std::move(job));
+  EXPECT_THAT(planned.Text(), HasSubstr(R"("knob_labels":{"kernel":["flash","plain"]})"));
+  ExpectSurvives(planned);
+  const auto parsed = ParsePlan(planned.Text(), "plan.json");
+  ASSERT_TRUE(parsed) << parsed.error().Message();
+
+  schedule::InstructionGraph swapped = TwoKnobs("mem,kernel", "2,flash", "1,plain");
+  std::ranges::swap(swapped.knob_labels[1][0], swapped.knob_labels[1][1]);
+  for (schedule::OptionSet& set : swapped.option_sets) {
+    for (profile::Option& option : set.options) option.other_knobs[1] = 1 - option.other_knobs[1];
+  }
+  const auto options = FindOptions(*parsed, swapped, "plan.json");
+  ASSERT_TRUE(options) << options.error().Message();
+  EXPECT_EQ(plan::Evaluator(swapped, planned.planner.model()).Evaluate(*options).energy_j,
+            planned.plan.evaluation.energy_j);
+
+  const auto other =
+      FindOptions(*parsed, TwoKnobs("kernel,mem", "fast,2", "simple,1"), "plan.json");
+  ASSERT_FALSE(other);
+  EXPECT_THAT(other.error().Message(), HasSubstr("but not with these other knobs"));
+}
+
 TEST(PlanFileTest, AGeneralGraphIsListedByName) {
   const std::string options = R"("options": [{"frequency": 2000, "time": 0.01, "energy": 4},
     {"frequency": 1500, "time": 0.012, "energy": 3}, {"frequency": 1000, "time": 0.02, "energy": 2}])";

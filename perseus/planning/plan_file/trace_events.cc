@@ -72,6 +72,8 @@ std::string InstructionLabel(InstructionKind kind, int microbatch) {
       return fmt::format("W{}", microbatch);
     case InstructionKind::kRecompute:
       return fmt::format("R{}", microbatch);
+    case InstructionKind::kOptimizerStep:
+      return "O";
     default:
       return microbatch < 0 ? std::string(Name(kind))
                             : fmt::format("{} {}", Name(kind), microbatch);

@@ -34,6 +34,19 @@ TEST(CsvReader, SkipsByteOrderMarkCarriageReturnsAndBlankLines) {
   EXPECT_THAT(Records(" \n\n"), ElementsAre());
 }
 
+TEST(CsvReader, FindsTheSeparatorInTheFirstLineWithText) {
+  EXPECT_THAT(Records("# a, b\n\na; b\n1,5;2\n;\n\"x;y\" ; \n"),
+              ElementsAre(Record{"a", "b"}, Record{"1,5", "2"}, Record{"x;y", ""}));
+  EXPECT_THAT(Records("a\tb\n\t2\n\t\n\"x\ty\"\tz"),
+              ElementsAre(Record{"a", "b"}, Record{"", "2"}, Record{"x\ty", "z"}));
+  EXPECT_THAT(Records("one\n1;2"), ElementsAre(Record{"one"}, Record{"1;2"}));
+}
+
+TEST(CsvReader, SkipsCommentsAndRecordsWithoutAValue) {
+  EXPECT_THAT(Records("#\" no quote\na,b\n , \n \"\",\"\"\n # c\n1,#2\n"),
+              ElementsAre(Record{"a", "b"}, Record{"1", "#2"}));
+}
+
 TEST(CsvReader, QuotedFieldsMayContainCommasQuotesAndLineEnds) {
   EXPECT_THAT(Records("\"a,b\" , \"say \"\"x\"\"\",\"two\nlines\"\r\nplain,\"\"\n"),
               ElementsAre(Record{"a,b", "say \"x\"", "two\nlines"}, Record{"plain", ""}));

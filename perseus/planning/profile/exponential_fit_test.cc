@@ -1,9 +1,9 @@
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
+#include <string>
 
 #include "perseus/base/file.h"
 #include "perseus/planning/profile/curve.h"
@@ -81,12 +81,6 @@ TEST(FitExponential, StaysFiniteForDataThatIsNotExponential) {
   EXPECT_THAT(fit.error().Message(), HasSubstr("too close together for an exponential"));
 }
 
-// Measured profiles, which are not part of this repository.
-std::filesystem::path SharedDirectory() {
-  if (const char* directory = std::getenv("PERSEUS_SHARED_DIR")) return directory;
-  return std::filesystem::path(PERSEUS_SOURCE_DIR) / ".." / "shared";
-}
-
 TEST(FitExponential, DescribesMeasuredProfiles) {
   struct Case {
     const char* file;
@@ -98,10 +92,8 @@ TEST(FitExponential, DescribesMeasuredProfiles) {
   // 8 %.
   for (const Case& measured : {Case{"gpt3-175b_a100-sxm_pp8_tp8.csv", 83.64, 0.02},
                                Case{"bloom-176b_a40_pp8_tp8.csv", 70.38, 0.09}}) {
-    const std::filesystem::path path = SharedDirectory() / "profiles" / measured.file;
-    if (!std::filesystem::exists(path)) {
-      GTEST_SKIP() << path << " is absent (set PERSEUS_SHARED_DIR to the folder of measurements)";
-    }
+    const std::string path =
+        fmt::format("{}/tests/data/published/{}", PERSEUS_SOURCE_DIR, measured.file);
     const Result<Profile> profile = ParseProfile(*ReadFile(path), measured.file);
     ASSERT_TRUE(profile) << profile.error().Message();
     EXPECT_EQ(profile->pp_ranks(), 8);

@@ -120,7 +120,17 @@ Result<void> OptionSums::Add(const Measurement& row) {
   const auto check = [&](std::string_view quantity, double value, const Range& range,
                          std::string_view unit) -> Result<void> {
     const Range::End& other = range.Furthest(value);
-    if (Ratio(value, other.value) <= largest_repeat_ratio_) return {};
+    const double ratio = Ratio(value, other.value);
+    if (ratio <= largest_repeat_ratio_) {
+      if (ratio < widest_repeat_.ratio) return {};
+      widest_repeat_ = {ratio, row.line,
+                        fmt::format("the {} of {} {} {} at {} MHz is {} {} here and {} {} on line "
+                                    "{}, {:.0f} % more or less; plans use the mean (measure it "
+                                    "again, or remove the wrong row)",
+                                    quantity, part_, row.pp_rank, Name(row.kind), row.knobs.front(),
+                                    value, unit, other.value, unit, other.line, 100 * (ratio - 1))};
+      return {};
+    }
     return Fail(
         "the {} of {} {} {} at {} MHz is {} {} here and {} {} on line {} (remove the wrong row; "
         "repeats of one option may differ by a factor of {})",
@@ -152,13 +162,14 @@ std::vector<std::size_t> OptionSums::ByEntryAndFrequency() const {
   return order;
 }
 
-std::optional<OptionSums::Suspect> OptionSums::FindMeasuredKnob() const {
+std::optional<OptionSums::Suspect> OptionSums::FindMeasuredKnob(const KnobLabels& labels) const {
   const std::vector<std::size_t> order = ByEntryAndFrequency();
   for (auto first = order.begin(); first != order.end();) {
     const auto last = std::find_if(first, order.end(), [&](std::size_t index) {
       return EntryKey(sums_[index]) != EntryKey(sums_[*first]);
     });
     for (std::size_t knob = 1; knob < knob_count_; ++knob) {
+      if (!labels[knob - 1].empty()) continue;
       if (auto suspect = FindMeasuredKnob({first, last}, knob)) return suspect;
     }
     first = last;

@@ -57,7 +57,17 @@ class OptionSums {
     double earlier_value = 0;
     std::int64_t earlier_line = 0;
   };
-  std::optional<Suspect> FindMeasuredKnob() const;
+  // Texts are no measurements: `labels` says which knobs have texts.
+  std::optional<Suspect> FindMeasuredKnob(const KnobLabels& labels) const;
+
+  // The repeats of an option that differ most, if they differ by at least kDoubtfulRepeat.
+  static constexpr double kDoubtfulRepeat = 1.2;
+  struct Doubt {
+    double ratio = kDoubtfulRepeat;
+    std::int64_t line = 0;
+    std::string text;  // What differs, and the remedy. Empty if nothing differs so much.
+  };
+  const Doubt& widest_repeat() const { return widest_repeat_; }
 
   // The averages, ordered by entry. Times are rounded to nanoseconds after averaging.
   std::vector<ProfileEntry> Entries() const;
@@ -130,6 +140,7 @@ class OptionSums {
 
   std::size_t knob_count_;
   double largest_repeat_ratio_;
+  Doubt widest_repeat_;
   std::string_view part_;
   std::vector<Sum> sums_;
   std::vector<double> knobs_;  // knob_count_ values for each option.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <compare>
 #include <cstddef>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -54,16 +55,28 @@ bool HasConfidence(const Profile& profile) {
 
 }  // namespace
 
+std::string KnobText(const KnobLabels& labels, std::size_t knob, double value) {
+  if (knob >= labels.size() || labels[knob].empty()) return fmt::format("{}", value);
+  return labels[knob].at(static_cast<std::size_t>(value));
+}
+
 Profile::Profile(std::string name, std::vector<std::string> other_knob_names,
                  std::vector<ProfileEntry> entries)
     : name_(std::move(name)),
       other_knob_names_(std::move(other_knob_names)),
+      knob_labels_(other_knob_names_.size()),
       entries_(std::move(entries)) {
   std::sort(entries_.begin(), entries_.end(),
             [](const ProfileEntry& a, const ProfileEntry& b) { return Key(a) < Key(b); });
   for (ProfileEntry& entry : entries_) {
     std::stable_sort(entry.options.begin(), entry.options.end(), Precedes);
   }
+}
+
+std::optional<double> Profile::mean_blocking_power_w() const {
+  if (blocking_powers_w_.empty()) return std::nullopt;
+  const double sum = std::accumulate(blocking_powers_w_.begin(), blocking_powers_w_.end(), 0.0);
+  return sum / static_cast<double>(blocking_powers_w_.size());
 }
 
 int Profile::pp_ranks() const { return entries_.empty() ? 0 : entries_.back().pp_rank + 1; }
@@ -96,7 +109,9 @@ std::string FormatProfile(const Profile& profile) {
       text += fmt::format("{},", entry.pp_rank);
       if (has_chunks) text += fmt::format("{},", entry.chunk);
       text += fmt::format("{},{},", Name(entry.kind), option.frequency_mhz);
-      for (const double value : option.other_knobs) text += fmt::format("{},", value);
+      for (std::size_t i = 0; i < option.other_knobs.size(); ++i) {
+        text += CsvField(KnobText(profile.knob_labels(), i, option.other_knobs[i])) + ",";
+      }
       AppendSeconds(text, option.time);
       text += fmt::format(",{}", option.energy_j);
       if (has_confidence) {

@@ -18,11 +18,13 @@
 //   noise, common_noise            how much times vary (time_noise.h)
 //   activation_bytes, model_bytes, memory_source
 //                                  the memory of a stage (stage_memory.h)
+//   blocking_power                 what a waiting GPU of this stage draws (W)
 // In all other columns of this list, an empty field means that the value is unknown.
 //
 // Any other column is another knob: a number that a user chooses, like the frequency, such as
-// `sm_count`. If frequencies repeat but a column differs on nearly every row, this is an error. The
-// column is probably a measurement (a power, a temperature) or a row number.
+// `sm_count`, or a text, if no field of the column is a number (KnobLabels). If frequencies repeat
+// but a column differs on nearly every row, this is an error. The column is probably a measurement
+// (a power, a temperature) or a row number.
 //
 // Repeated measurements of one option are averaged. They have the same pp_rank, chunk, kind and
 // knobs, and come from several rows or several ranks. The weight of a row is its samples. If
@@ -72,6 +74,13 @@ struct ProfileEntry {
   std::vector<Option> options;  // Highest frequency first, then by other knobs.
 };
 
+// [knob] The texts of a knob whose values are texts: the value i stands for the text i. Empty for a
+// knob whose values are numbers.
+using KnobLabels = std::vector<std::vector<std::string>>;
+
+// The text of a value, as a profile writes it.
+std::string KnobText(const KnobLabels& labels, std::size_t knob, double value);
+
 class Profile {
  public:
   // Takes the entries in any order. Requires each (pp_rank, chunk, kind) at most once, and at least
@@ -81,6 +90,9 @@ class Profile {
 
   const std::string& name() const { return name_; }  // For messages; usually the file's path.
   const std::vector<std::string>& other_knob_names() const { return other_knob_names_; }
+  // One element for each of other_knob_names().
+  const KnobLabels& knob_labels() const { return knob_labels_; }
+  void set_knob_labels(KnobLabels labels) { knob_labels_ = std::move(labels); }
   // The entries, sorted by pp_rank, chunk and kind.
   std::span<const ProfileEntry> entries() const { return entries_; }
 
@@ -90,9 +102,17 @@ class Profile {
   // Absent if the profile states no noise, or states 0.
   const std::optional<TimeNoise>& noise() const { return noise_; }
   void set_noise(const TimeNoise& noise) { noise_ = noise; }
+  // A warning about measurements of one option that differ much. Empty without such measurements.
+  const std::string& doubt() const { return doubt_; }
+  void set_doubt(std::string doubt) { doubt_ = std::move(doubt); }
   // Absent if the profile states no bytes.
   const std::optional<StageMemory>& memory() const { return memory_; }
   void set_memory(std::optional<StageMemory> memory) { memory_ = std::move(memory); }
+
+  // [pp_rank] What a waiting GPU draws, in W. Empty if the profile does not say.
+  const std::vector<double>& blocking_powers_w() const { return blocking_powers_w_; }
+  void set_blocking_powers_w(std::vector<double> powers) { blocking_powers_w_ = std::move(powers); }
+  std::optional<double> mean_blocking_power_w() const;
 
   // The options of this instruction, or null if the profile has none.
   const ProfileEntry* Find(int pp_rank, int chunk, InstructionKind kind) const;
@@ -100,9 +120,12 @@ class Profile {
  private:
   std::string name_;
   std::vector<std::string> other_knob_names_;
+  KnobLabels knob_labels_;
   std::vector<ProfileEntry> entries_;
   std::optional<TimeNoise> noise_;
+  std::string doubt_;
   std::optional<StageMemory> memory_;
+  std::vector<double> blocking_powers_w_;
 };
 
 enum class ProfileRows {

@@ -1,10 +1,9 @@
-// Reads the CSV of a profile. The header becomes Columns, each row becomes a Measurement, and the
-// averages of all rows become a Profile.
+// Reads the CSV of a profile. The header becomes Columns (profile_columns.h), each row becomes a
+// Measurement, and the averages of all rows become a Profile.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -19,27 +18,14 @@
 #include "perseus/planning/profile/csv_reader.h"
 #include "perseus/planning/profile/option_sums.h"
 #include "perseus/planning/profile/profile.h"
+#include "perseus/planning/profile/profile_columns.h"
 #include "perseus/planning/profile/stage_memory.h"
 
 namespace perseus::profile {
 namespace {
 
-// The words that differ between the rows of stages and the rows of layers.
-struct Wording {
-  std::string_view part;  // The name of the column, and the word before the number in messages.
-  std::string_view header;
-};
-constexpr Wording kStageWording{"stage", "stage,instruction,frequency,time,energy"};
-constexpr Wording kLayerWording{"layer", "layer,instruction,frequency,time,energy"};
-
-Wording WordingOf(ProfileRows rows) {
-  return rows == ProfileRows::kLayers ? kLayerWording : kStageWording;
-}
-
 constexpr double kLeastSeconds = 0.5e-9;  // A shorter time would round to 0 ns.
 constexpr int kMostSamplesOfRow = 1'000'000'000;
-// The header's names are compared with each other, which takes quadratic time.
-constexpr std::size_t kMostColumns = 256;
 
 // The values that a column may have, and what an error says about them.
 struct Quantity {
@@ -50,6 +36,10 @@ struct Quantity {
 };
 constexpr Quantity kFrequency{"frequency", "MHz, such as 1410", 0, kHighestFrequencyMhz};
 constexpr Quantity kTime{"time", "seconds, such as 0.0502", kLeastSeconds, kLongestSeconds};
+constexpr Quantity kMilliseconds{"time", "milliseconds, such as 50.2", 1e3 * kLeastSeconds,
+                                 1e3 * kLongestSeconds};
+constexpr Quantity kMicroseconds{"time", "microseconds, such as 50200", 1e6 * kLeastSeconds,
+                                 1e6 * kLongestSeconds};
 constexpr Quantity kEnergy{"energy", "joules, such as 23.8", 0, kMostJoules};
 constexpr Quantity kTimeInterval{
     "time_ci", "the half-width of a 95 % interval in seconds, such as 0.0001, or nothing", 0,
@@ -57,149 +47,6 @@ constexpr Quantity kTimeInterval{
 constexpr Quantity kEnergyInterval{
     "energy_ci", "the half-width of a 95 % interval in joules, such as 0.05, or nothing", 0,
     kMostJoules};
-constexpr std::string_view kNoise = "noise";
-constexpr std::string_view kCommonNoise = "common_noise";
-constexpr std::string_view kActivationBytes = "activation_bytes";
-constexpr std::string_view kModelBytes = "model_bytes";
-constexpr std::string_view kMemorySource = "memory_source";
-
-// The index of each column in a row.
-struct Columns {
-  std::optional<std::size_t> stage;
-  std::optional<std::size_t> pp_rank;
-  std::optional<std::size_t> chunk;
-  std::optional<std::size_t> instruction;
-  std::optional<std::size_t> frequency;
-  std::optional<std::size_t> time;
-  std::optional<std::size_t> energy;
-  std::optional<std::size_t> rank;  // The rank that measured: checked to be a number, and not kept.
-  std::optional<std::size_t> dp_rank;
-  std::optional<std::size_t> tp_rank;
-  std::optional<std::size_t> samples;
-  std::optional<std::size_t> time_ci;
-  std::optional<std::size_t> energy_ci;
-  std::optional<std::size_t> noise;
-  std::optional<std::size_t> common_noise;
-  std::optional<std::size_t> activation_bytes;
-  std::optional<std::size_t> model_bytes;
-  std::optional<std::size_t> memory_source;
-  std::vector<std::size_t> other_knobs;
-  std::vector<std::string> other_knob_names;
-  std::size_t count = 0;
-};
-
-std::optional<std::size_t>* KnownColumn(Columns& columns, std::string_view name, ProfileRows rows) {
-  if (name == WordingOf(rows).part) return &columns.stage;
-  if (name == "instruction") return &columns.instruction;
-  if (name == "frequency") return &columns.frequency;
-  if (name == "time") return &columns.time;
-  if (name == "energy") return &columns.energy;
-  if (name == "rank") return &columns.rank;
-  if (name == "dp_rank") return &columns.dp_rank;
-  if (name == "tp_rank") return &columns.tp_rank;
-  if (rows == ProfileRows::kLayers) return nullptr;
-  if (name == "chunk") return &columns.chunk;
-  if (name == "pp_rank") return &columns.pp_rank;
-  if (name == "samples") return &columns.samples;
-  if (name == "time_ci") return &columns.time_ci;
-  if (name == "energy_ci") return &columns.energy_ci;
-  if (name == kNoise) return &columns.noise;
-  if (name == kCommonNoise) return &columns.common_noise;
-  if (name == kActivationBytes) return &columns.activation_bytes;
-  if (name == kModelBytes) return &columns.model_bytes;
-  if (name == kMemorySource) return &columns.memory_source;
-  return nullptr;
-}
-
-// Returns the separator of the names in a header that has only one field, or an empty text.
-std::string OtherSeparator(const CsvReader& reader, std::string_view first_column) {
-  if (reader.fields().size() != 1) return "";
-  const std::string_view field = reader.fields().front();
-  const std::size_t place = field.find_first_of(";\t| ");
-  if (place == std::string_view::npos || !field.starts_with(first_column)) return "";
-  const char separator = field[place];
-  return separator == '\t'  ? "tabs"
-         : separator == ' ' ? "spaces"
-                            : fmt::format("\"{}\"", separator);
-}
-
-// The remedy for a missing column: a column of nearly the same name, such as time_ms or freq.
-std::string RemedyOfMissing(std::string_view name, const Columns& columns,
-                            std::string_view header) {
-  constexpr std::size_t kLeastBeginning = 3;
-  const std::string expected = fmt::format("expected the header {}, in any order", header);
-  const std::vector<std::string_view> others(columns.other_knob_names.begin(),
-                                             columns.other_knob_names.end());
-  std::string_view similar;
-  for (const std::string_view other : others) {
-    const bool begins_so =
-        other.starts_with(name) || (other.size() >= kLeastBeginning && name.starts_with(other));
-    if (begins_so && (similar.empty() || other.size() < similar.size())) similar = other;
-  }
-  if (similar.empty()) similar = NearestName(name, others);
-  if (similar.empty()) return expected;
-  const std::string_view unit = name == "time"        ? ", in seconds"
-                                : name == "energy"    ? ", in joules of one GPU"
-                                : name == "frequency" ? ", in MHz"
-                                                      : "";
-  return fmt::format("is it {}? rename that{}; {}", Excerpt(similar), unit, expected);
-}
-
-Result<Columns> ReadHeader(const CsvReader& reader, ProfileRows rows) {
-  const Place where = reader.Where();
-  const Wording wording = WordingOf(rows);
-  if (reader.fields().size() > kMostColumns) {
-    return Fail(where, "{} columns are too many (expected {}, and at most {} in all)",
-                reader.fields().size(), wording.header, kMostColumns);
-  }
-  if (const std::string separator = OtherSeparator(reader, wording.part); !separator.empty()) {
-    return Fail(where, "{} separate the fields (use commas; expected the header {}, in any order)",
-                separator, wording.header);
-  }
-  Columns columns;
-  for (const std::string_view name : reader.fields()) {
-    const std::size_t place = columns.count++;
-    if (!IsPrintable(name)) {
-      return Fail(where, "{} is not text (expected CSV in UTF-8, beginning with {})", Excerpt(name),
-                  wording.header);
-    }
-    if (name.empty()) {
-      return Fail(where, "column {} has no name (name or remove it; expected {})", place + 1,
-                  wording.header);
-    }
-    const std::span<const std::string_view> before = reader.fields().first(place);
-    if (std::ranges::find(before, name) != before.end()) {
-      return Fail(where, "column {} appears twice (keep one of them)", Excerpt(name));
-    }
-    if (std::optional<std::size_t>* known = KnownColumn(columns, name, rows)) {
-      *known = place;
-    } else if (rows == ProfileRows::kLayers) {
-      return Fail(where, "a profile of layers has no column {} (remove it; expected the header {})",
-                  Excerpt(name), wording.header);
-    } else {
-      columns.other_knobs.push_back(place);
-      columns.other_knob_names.emplace_back(name);
-    }
-  }
-  if (!columns.stage && columns.pp_rank) columns.stage = std::exchange(columns.pp_rank, {});
-  const std::array<std::pair<bool, std::string_view>, 5> required = {
-      {{columns.stage.has_value(), wording.part},
-       {columns.instruction.has_value(), "instruction"},
-       {columns.frequency.has_value(), "frequency"},
-       {columns.time.has_value(), "time"},
-       {columns.energy.has_value(), "energy"}}};
-  for (const auto& [is_there, name] : required) {
-    if (is_there) continue;
-    if (name == "stage" && std::ranges::find(reader.fields(), "layer") != reader.fields().end()) {
-      return Fail(where,
-                  "column \"stage\" is missing, and the rows are layers (perseus partition makes "
-                  "stages of layers)");
-    }
-    return Fail(where, "column \"{}\" is missing ({})", name,
-                RemedyOfMissing(name, columns, wording.header));
-  }
-  return columns;
-}
 
 // A row of the file.
 struct Row {
@@ -209,15 +56,23 @@ struct Row {
   std::optional<std::int64_t> activation_bytes;
   std::optional<std::int64_t> model_bytes;
   std::optional<MemorySource> memory_source;
+  std::optional<double> blocking_power_w;
 };
 
 // Turns the current record of the reader into a Row.
 class RowParser {
  public:
-  RowParser(const CsvReader& reader, const Columns& columns, std::string_view part)
-      : reader_(reader), columns_(columns), part_(part) {
+  // `has_texts` says which of the other knobs have texts.
+  RowParser(const CsvReader& reader, const Columns& columns, std::vector<bool> has_texts,
+            std::string_view part)
+      : reader_(reader), columns_(columns), has_texts_(std::move(has_texts)), part_(part) {
     knobs_.resize(1 + columns.other_knobs.size());
+    labels_.resize(columns.other_knobs.size());
+    numbers_.resize(columns.other_knobs.size());
   }
+
+  // The texts of all rows so far.
+  const KnobLabels& labels() const { return labels_; }
 
   // The row is valid until the next call.
   Result<Row> Parse() {
@@ -232,7 +87,7 @@ class RowParser {
                              columns_.chunk ? Index(*columns_.chunk, "chunk") : Result<int>(0));
     PERSEUS_ASSIGN_OR_RETURN(const InstructionKind kind, Kind());
     PERSEUS_ASSIGN_OR_RETURN(const int frequency_mhz, Frequency());
-    PERSEUS_ASSIGN_OR_RETURN(const double time, PositiveNumber(*columns_.time, kTime));
+    PERSEUS_ASSIGN_OR_RETURN(const double time, Seconds());
     PERSEUS_ASSIGN_OR_RETURN(const double energy, PositiveNumber(*columns_.energy, kEnergy));
     if (const Result<void> ranks = CheckRanks(); !ranks) return Fail(ranks);
     PERSEUS_ASSIGN_OR_RETURN(const int samples, Samples());
@@ -244,13 +99,19 @@ class RowParser {
                              Bytes(columns_.activation_bytes, kActivationBytes));
     PERSEUS_ASSIGN_OR_RETURN(const auto model, Bytes(columns_.model_bytes, kModelBytes));
     PERSEUS_ASSIGN_OR_RETURN(const auto source, Source());
+    PERSEUS_ASSIGN_OR_RETURN(const auto blocking_power_w, BlockingPower());
 
     knobs_.front() = frequency_mhz;
     for (std::size_t i = 0; i < columns_.other_knobs.size(); ++i) {
       const std::string_view field = fields[columns_.other_knobs[i]];
-      const Result<double> value = Number(field, columns_.other_knob_names[i],
-                                          "a number, as in every further column; remove the column "
-                                          "if it is not a knob");
+      if (has_texts_[i]) {
+        knobs_[i + 1] = NumberOfText(i, field);
+        continue;
+      }
+      const Result<double> value =
+          Number(field, columns_.other_knob_names[i],
+                 "a number, as in other rows, or texts in all rows; remove "
+                 "the column if it is not a knob");
       if (!value) return Fail(value);
       knobs_[i + 1] = *value;
     }
@@ -260,10 +121,18 @@ class RowParser {
                .common_noise = common_noise,
                .activation_bytes = activations,
                .model_bytes = model,
-               .memory_source = source};
+               .memory_source = source,
+               .blocking_power_w = blocking_power_w};
   }
 
  private:
+  double NumberOfText(std::size_t knob, std::string_view text) {
+    const auto [known, is_new] =
+        numbers_[knob].try_emplace(std::string(text), labels_[knob].size());
+    if (is_new) labels_[knob].emplace_back(text);
+    return static_cast<double>(known->second);
+  }
+
   // The value of a noise column. nullopt if the column or the value is absent.
   Result<std::optional<double>> Noise(std::optional<std::size_t> place,
                                       std::string_view column) const {
@@ -289,6 +158,16 @@ class RowParser {
                 Excerpt(FieldAt(place)), kExpected);
   }
 
+  Result<std::optional<double>> BlockingPower() const {
+    if (!columns_.blocking_power || FieldAt(columns_.blocking_power).empty()) return std::nullopt;
+    constexpr std::string_view kExpected = "watts of one waiting GPU, such as 83.64, or nothing";
+    const std::string_view field = FieldAt(columns_.blocking_power);
+    PERSEUS_ASSIGN_OR_RETURN(const double value, Number(field, kBlockingPower, kExpected));
+    if (value >= 0 && value <= kMostWatts) return std::optional(value);
+    return Fail(reader_.Where(), "{} {} is out of range (expected {})", kBlockingPower,
+                Excerpt(field), kExpected);
+  }
+
   Result<std::optional<MemorySource>> Source() const {
     if (!columns_.memory_source || FieldAt(columns_.memory_source).empty()) return std::nullopt;
     const std::string_view field = FieldAt(columns_.memory_source);
@@ -305,8 +184,8 @@ class RowParser {
   Result<double> Number(std::string_view field, std::string_view column,
                         std::string_view expected) const {
     double value = 0;
-    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-    if (error == std::errc::invalid_argument || end != field.data() + field.size()) {
+    const std::errc error = reader_.ReadNumber(field, value);
+    if (error == std::errc::invalid_argument) {
       return Fail(reader_.Where(), "{} {} is not a number (expected {})", column, Excerpt(field),
                   expected);
     }
@@ -335,6 +214,13 @@ class RowParser {
     return value;
   }
 
+  Result<double> Seconds() const {
+    const double unit_s = columns_.seconds_per_time;
+    const Quantity& quantity = unit_s == 1 ? kTime : unit_s == 1e-3 ? kMilliseconds : kMicroseconds;
+    PERSEUS_ASSIGN_OR_RETURN(const double value, PositiveNumber(*columns_.time, quantity));
+    return value * unit_s;
+  }
+
   Result<int> Frequency() const {
     PERSEUS_ASSIGN_OR_RETURN(const double mhz, PositiveNumber(*columns_.frequency, kFrequency));
     if (mhz != std::floor(mhz)) {
@@ -358,7 +244,7 @@ class RowParser {
 
   Result<InstructionKind> Kind() const {
     const std::string_view field = FieldAt(columns_.instruction);
-    const std::optional<InstructionKind> kind = ParseInstructionKind(field);
+    const std::optional<InstructionKind> kind = FindKind(field);
     if (kind && IsComputation(*kind)) return *kind;
     std::vector<std::string_view> known;
     for (int i = 0; IsComputation(static_cast<InstructionKind>(i)); ++i) {
@@ -371,9 +257,7 @@ class RowParser {
           "job file has the times of fixed instructions)",
           Excerpt(field), fmt::join(known, ", "));
     }
-    const std::string_view nearest = field == "fwd"   ? Name(InstructionKind::kForward)
-                                     : field == "bwd" ? Name(InstructionKind::kBackward)
-                                                      : NearestName(field, known);
+    const std::string_view nearest = NearestName(field, known);
     if (nearest.empty()) {
       return Fail(reader_.Where(), "instruction {} is unknown (expected one of {})", Excerpt(field),
                   fmt::join(known, ", "));
@@ -427,9 +311,34 @@ class RowParser {
 
   const CsvReader& reader_;
   const Columns& columns_;
+  const std::vector<bool> has_texts_;
   std::string_view part_;
   std::vector<double> knobs_;
+  KnobLabels labels_;
+  std::vector<std::map<std::string, std::size_t>>
+      numbers_;  // [knob] The place of a text in labels_.
 };
+
+// Returns which of the other knobs have texts: at least one field is a text, and none is a number.
+std::vector<bool> FindTextKnobs(std::string_view text, std::string_view name,
+                                const Columns& columns) {
+  std::vector<bool> has_text(columns.other_knobs.size());
+  std::vector<bool> has_number(columns.other_knobs.size());
+  if (columns.other_knobs.empty()) return has_text;
+  CsvReader reader(text, name);
+  if (!reader.Next()) return has_text;
+  for (auto has_row = reader.Next(); has_row && *has_row; has_row = reader.Next()) {
+    if (reader.fields().size() != columns.count) continue;
+    for (std::size_t i = 0; i < columns.other_knobs.size(); ++i) {
+      const std::string_view field = reader.fields()[columns.other_knobs[i]];
+      double ignored = 0;
+      const bool is_number = reader.ReadNumber(field, ignored) != std::errc::invalid_argument;
+      (is_number ? has_number : has_text)[i] = is_number || has_text[i] || !field.empty();
+    }
+  }
+  for (std::size_t i = 0; i < has_text.size(); ++i) has_text[i] = has_text[i] && !has_number[i];
+  return has_text;
+}
 
 struct MeanSquare {
   double sum = 0;
@@ -471,6 +380,70 @@ class MemorySum {
   bool is_modeled_ = false;
 };
 
+// The blocking powers of all rows so far.
+class BlockingPowers {
+ public:
+  Result<void> Add(const Row& row) {
+    if (!row.blocking_power_w) return {};
+    const auto [known, is_new] =
+        powers_.try_emplace(row.measurement.pp_rank, *row.blocking_power_w, row.measurement.line);
+    const auto& [power_w, line] = known->second;
+    if (is_new || power_w == *row.blocking_power_w) return {};
+    return Fail(
+        "the blocking power of stage {} is {:g} W here and {:g} W on line {} (write one value for "
+        "each stage)",
+        row.measurement.pp_rank, *row.blocking_power_w, power_w, line);
+  }
+
+  // [pp_rank] Empty if no row has a value.
+  Result<std::vector<double>> Powers(int pp_ranks) const {
+    std::vector<double> powers_w;
+    for (int stage = 0; stage < pp_ranks && !powers_.empty(); ++stage) {
+      const auto known = powers_.find(stage);
+      if (known == powers_.end()) {
+        return Fail(
+            "stage {} has no blocking power, but stage {} has (write it in a row of each "
+            "stage)",
+            stage, powers_.begin()->first);
+      }
+      powers_w.push_back(known->second.first);
+    }
+    return powers_w;
+  }
+
+ private:
+  std::map<int, std::pair<double, std::int64_t>> powers_;  // By pp_rank: the power and its line.
+};
+
+// The errors of all rows, so that a user corrects a file in one go.
+class RowErrors {
+ public:
+  void Add(const Result<void>& failed) {
+    ++count_;
+    if (count_ <= kMostListed) listed_.push_back(failed.error());
+  }
+  // Fails with the error, or with the first ones of several errors in one message.
+  Result<void> Get() const {
+    if (count_ == 0) return {};
+    if (count_ == 1) return tl::unexpected(listed_.front());
+    std::string rows;
+    for (const Error& error : listed_) {
+      Error alone = error;
+      alone.where = {};
+      rows +=
+          fmt::format("{}line {}: {}", rows.empty() ? "" : "; ", error.where.line, alone.Message());
+    }
+    const std::size_t more = count_ - listed_.size();
+    if (more > 0) rows += fmt::format("; and {} more rows", more);
+    return Fail(listed_.front().where, "{} rows are wrong: {}", count_, rows);
+  }
+
+ private:
+  static constexpr std::size_t kMostListed = 5;
+  std::size_t count_ = 0;
+  std::vector<Error> listed_;
+};
+
 // Checks that pp_ranks are numbered 0, 1, ... without a gap, and also the chunks of each pp_rank.
 Result<void> CheckNoGaps(const Profile& profile, std::string_view part) {
   int pp_rank = -1;
@@ -509,24 +482,30 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
   }
   PERSEUS_ASSIGN_OR_RETURN(Columns columns, ReadHeader(reader, options.rows));
 
-  RowParser parser(reader, columns, wording.part);
+  RowParser parser(reader, columns, FindTextKnobs(text, name, columns), wording.part);
   OptionSums sums(1 + columns.other_knobs.size(), options.largest_repeat_ratio, wording.part);
   MeanSquare noise_independent;
   MeanSquare noise_common;
   MemorySum memory;
+  BlockingPowers powers;
+  RowErrors errors;
   while (true) {
     PERSEUS_ASSIGN_OR_RETURN(const bool has_row, reader.Next());
     if (!has_row) break;
-    PERSEUS_ASSIGN_OR_RETURN(const Row row, parser.Parse());
-    if (const Result<void> added = sums.Add(row.measurement); !added) {
-      return Fail(added, reader.Where());
+    const Result<Row> row = parser.Parse();
+    Result<void> added = row ? sums.Add(row->measurement) : Fail(row);
+    if (added) added = powers.Add(*row);
+    if (!added) {
+      errors.Add(Fail(added, reader.Where()));
+      continue;
     }
-    noise_independent.Add(row.noise);
-    noise_common.Add(row.common_noise);
-    memory.Add(row);
+    noise_independent.Add(row->noise);
+    noise_common.Add(row->common_noise);
+    memory.Add(*row);
   }
+  if (Result<void> read = errors.Get(); !read) return Fail(read);
 
-  if (const auto suspect = sums.FindMeasuredKnob()) {
+  if (const auto suspect = sums.FindMeasuredKnob(parser.labels())) {
     return Fail(InFile(name, static_cast<int>(suspect->line)),
                 "{} is {} here and {} on line {} at the same frequency, and its values hardly ever "
                 "repeat: it looks like a measurement, not a setting (remove the column)",
@@ -534,6 +513,7 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
                 suspect->earlier_value, suspect->earlier_line);
   }
   Profile profile(std::string(name), std::move(columns.other_knob_names), sums.Entries());
+  profile.set_knob_labels(parser.labels());
   if (profile.entries().empty()) {
     return Fail(InFile(name), "no rows follow the header (add a row for each measured option)");
   }
@@ -542,6 +522,12 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
   const TimeNoise noise{noise_independent.Root(), noise_common.Root()};
   if (noise != TimeNoise{}) profile.set_noise(noise);
   profile.set_memory(memory.Memory());
+  auto powers_w = powers.Powers(profile.pp_ranks());
+  if (!powers_w) return Fail(powers_w, InFile(name));
+  profile.set_blocking_powers_w(*std::move(powers_w));
+  const OptionSums::Doubt& doubt = sums.widest_repeat();
+  if (!doubt.text.empty())
+    profile.set_doubt(fmt::format("{}:{}: {}", name, doubt.line, doubt.text));
   return profile;
 }
 

@@ -44,6 +44,55 @@ TEST(ParseProfile, AcceptsColumnsInAnyOrderAndFreeFormatting) {
             std::string(kProfileFileHeader) + "0,forward,1410,0.05,24\n0,backward,1410,0.1,45\n");
 }
 
+// A spreadsheet in a country with decimal commas, with other names, units, comments and empty rows.
+TEST(ParseProfile, ReadsWhatSpreadsheetsWrite) {
+  const std::string expected =
+      std::string(kProfileFileHeader) + "0,forward,1410,0.05,24.5\n0,backward,1410,0.1002,45\n";
+  for (const std::string_view text :
+       {"# measured on Monday\r\nStage;Pass;Frequency;Time_ms;Energy\r\n0;F;1410;50;24,5\r\n"
+        ";;;;\r\n0;Backward;1410,0;100,2;45\r\n;;;;\r\n",
+        "stage\tinstruction\tclock_mhz\ttime_us\tenergy_j\n0\tfwd\t1410\t50000\t24.5\n\t\t\t\t\n"
+        "0\tBWD\t1410\t100200\t45\n",
+        "\n#,,,\nSTAGE,INSTRUCTION,freq_mhz,time_s,\"energy\"\n0,FORWARD,1410,0.05,24.5\n,,,,\n"
+        "  # the second\n0,b,1410,0.1002,45\n"}) {
+    const Result<Profile> profile = Parse(text);
+    ASSERT_TRUE(profile) << profile.error().Message();
+    EXPECT_EQ(FormatProfile(*profile), expected) << text;
+  }
+}
+
+TEST(ParseProfile, ADecimalCommaNeedsAnotherSeparatorAndNoPoint) {
+  EXPECT_THAT(
+      Parse("stage;instruction;frequency;time;energy\n0;F;1410;1.000,5;24\n").error().Message(),
+      HasSubstr("p.csv:2: time \"1.000,5\" is not a number"));
+  EXPECT_THAT(
+      Parse("stage,instruction,frequency,time,energy\n0,F,1410,\"0,5\",24\n").error().Message(),
+      HasSubstr("p.csv:2: time \"0,5\" is not a number"));
+}
+
+TEST(ParseProfile, TheUnitOfTheColumnIsInTheMessage) {
+  EXPECT_THAT(
+      Parse("stage,instruction,frequency,time_ms,energy\n0,F,1410,1e12,24\n").error().Message(),
+      HasSubstr("time \"1e12\" is too large (are the units mixed up? expected milliseconds"));
+}
+
+TEST(ParseProfile, NamesAllWrongRowsAtOnce) {
+  const Result<Profile> profile =
+      ParseRows("0,forward,1410,0.05,24\n0,fowrard,1410,0.05,24\n0,backward,1410,x,45\n");
+  EXPECT_EQ(
+      profile.error().Message(),
+      "p.csv:3: 2 rows are wrong: line 3: instruction \"fowrard\" is unknown (did you mean "
+      "forward? expected one of forward, backward, backward_input, backward_weight, recompute, "
+      "optimizer_step); "
+      "line 4: time \"x\" is not a number (expected seconds, such as 0.0502)");
+  std::string many;
+  for (int i = 0; i < 1000; ++i) many += "0,forward,1410,x,24\n";
+  const std::string message = ParseRows(many).error().Message();
+  EXPECT_THAT(message, StartsWith("p.csv:2: 1000 rows are wrong: line 2: time \"x\""));
+  EXPECT_THAT(message, ::testing::EndsWith("; and 995 more rows"));
+  EXPECT_LT(message.size(), 1000u);
+}
+
 TEST(ParseProfile, ReadsTheTwoColumnsOfNoise) {
   constexpr std::string_view kNoisy =
       "stage,instruction,frequency,time,energy,noise,common_noise\n"
@@ -83,6 +132,29 @@ TEST(FormatProfile, WritesTheNoise) {
             "stage,instruction,frequency,time,energy,noise,common_noise\n"
             "0,forward,1410,0.05,24,0.01235,0\n");
   EXPECT_EQ(Parse(text)->noise(), (TimeNoise{0.01235, 0}));
+}
+
+// An instruction without such a setting has no text.
+TEST(ParseProfile, AKnobMayHaveTexts) {
+  const std::string text =
+      "stage,instruction,frequency,attention,recompute,time,energy\n"
+      "0,forward,1410,flash,,0.05,24\n0,forward,1410,plain,,0.08,20\n"
+      "0,backward,1410,,all,0.1,48\n";
+  const Result<Profile> profile = Parse(text);
+  ASSERT_TRUE(profile) << profile.error().Message();
+  EXPECT_EQ(profile->knob_labels(), (KnobLabels{{"flash", "plain", ""}, {"", "all"}}));
+  EXPECT_EQ(profile->entries()[0].options[1].other_knobs, (std::vector<double>{1, 0}));
+  EXPECT_EQ(profile->entries()[1].options[0].other_knobs, (std::vector<double>{2, 1}));
+  const std::string written = FormatProfile(*profile);
+  EXPECT_EQ(FormatProfile(*Parse(written)), written);
+  EXPECT_NE(written.find("0,forward,1410,plain,,0.08"), std::string::npos) << written;
+}
+
+// Each row of such a profile may have texts of its own.
+TEST(ParseProfile, TextsAreNoMeasurements) {
+  EXPECT_TRUE(
+      Parse("stage,instruction,frequency,config,time,energy\n0,forward,2,a,1,1\n"
+            "0,forward,2,b,1.1,1\n0,forward,1,c,1.2,1\n0,forward,1,d,1.3,1\n"));
 }
 
 TEST(ParseProfile, FurtherColumnsAreKnobs) {
@@ -277,20 +349,18 @@ const Mistake kMistakes[] = {
     {"Utf16", std::string("\xFF\xFEs\0t\0", 6), "p.csv:1: ", "is not text", "UTF-8"},
     {"MissingColumn", "stage,instruction,frequency,time\n", "p.csv:1: ", "\"energy\" is missing",
      "expected the header stage,instruction,frequency,time,energy, in any order"},
-    {"ColumnWithItsUnit", "stage,instruction,frequency,time_ms,energy\n", "p.csv:1: ",
-     "column \"time\" is missing (is it \"time_ms\"? rename that, in seconds;", "in any order"},
+    {"ColumnWithAnUnknownUnit", "stage,instruction,frequency,time_min,energy\n", "p.csv:1: ",
+     "column \"time\" is missing (is it \"time_min\"? rename that, in seconds;", "in any order"},
+    {"TwoUnits", "stage,instruction,frequency,time,Time_ms,energy\n",
+     "p.csv:1: ", "columns \"time\" and \"Time_ms\" mean the same", "keep one"},
     {"ColumnAbbreviated", "stage,instruction,freq,time,energy\n",
      "p.csv:1: ", "\"frequency\" is missing (is it \"freq\"? rename that, in MHz;", "in any order"},
-    {"ColumnWithItsUnitAndAnother", "stage,instruction,frequency,time_s,energy,time_std\n",
-     "p.csv:1: ", "is it \"time_s\"? rename that", "in any order"},
-    {"Semicolons", "stage;instruction;frequency;time;energy\n",
-     "p.csv:1: ", "\";\" separate the fields (use commas;", "expected the header"},
-    {"Tabs", "stage\tinstruction\tfrequency\ttime\tenergy\n",
-     "p.csv:1: ", "tabs separate the fields (use commas;", "expected the header"},
+    {"ColumnWithItsUnitAndAnother", "stage,instruction,frequency,time_m,energy,time_std\n",
+     "p.csv:1: ", "is it \"time_m\"? rename that", "in any order"},
     {"Spaces", "stage instruction frequency time energy\n",
      "p.csv:1: ", "spaces separate the fields (use commas;", "expected the header"},
     {"ColumnTwice", "stage,time,time\n", "p.csv:1: ", "column \"time\" appears twice", "keep one"},
-    {"TooManyColumns", std::string(300, ','), "p.csv:1: ", "301 columns are too many",
+    {"TooManyColumns", "stage" + std::string(300, ','), "p.csv:1: ", "301 columns are too many",
      "at most 256"},
     {"ColumnWithoutName", ",stage,time\n", "p.csv:1: ", "column 1 has no name", "remove it"},
     {"ColumnNameOfTwoLines", "stage,\"a\nb\"\n", "p.csv:1: ", "\"a\\x0Ab\" is not text", "UTF-8"},
@@ -328,10 +398,10 @@ const Mistake kMistakes[] = {
     Row("AbsurdStage", "1000001,forward,1410,1,2\n", "from 0 to 1000000", "count from 0"),
     Row("Misspelt", "0,foward,1410,1,2\n", "instruction \"foward\" is unknown",
         "did you mean forward? expected one of forward, backward, backward_input,"),
-    Row("Abbreviated", "0,bwd,1410,1,2\n", "instruction \"bwd\" is unknown",
+    Row("Abbreviated", "0,backwrd,1410,1,2\n", "instruction \"backwrd\" is unknown",
         "did you mean backward? expected one of"),
-    Row("UnknownInstruction", "0,F,1410,1,2\n", "instruction \"F\" is unknown (expected one of",
-        "backward_weight, recompute)"),
+    Row("UnknownInstruction", "0,X,1410,1,2\n", "instruction \"X\" is unknown (expected one of",
+        "backward_weight, recompute, optimizer_step)"),
     Row("FixedInstruction", "0,all_reduce,1410,1,2\n",
         "\"all_reduce\" does not belong in a profile, which measures forward,", "remove the row"),
     {"StageMissing",
@@ -342,8 +412,9 @@ const Mistake kMistakes[] = {
     {"ChunkMissing",
      "stage,chunk,instruction,frequency,time,energy\n0,0,forward,1,1,1\n1,1,forward,1,1,1\n",
      "p.csv: ", "chunk 0 of stage 1 is missing, but chunk 1 exists", "add its rows"},
-    {"KnobNotANumber", "stage,instruction,frequency,time,energy,gpu\n0,forward,1,1,1,A100\n",
-     "p.csv:2: ", "gpu \"A100\" is not a number", "remove the column if it is not a knob"},
+    {"KnobNotANumber",
+     "stage,instruction,frequency,time,energy,sms\n0,forward,2,1,1,9\n0,forward,1,1,1,8O\n",
+     "p.csv:3: ", "sms \"8O\" is not a number", "remove the column if it is not a knob"},
     {"RankNotANumber", "rank,stage,instruction,frequency,time,energy\nx,0,forward,1,1,1\n",
      "p.csv:2: ", "rank \"x\" is not a number", "a whole number, such as 0"},
     {"StageIsNotPipelineRank",

@@ -38,10 +38,6 @@ double EffortOfStep(int most_switches) {
   return most_switches <= 4 ? 1 : 0.6;
 }
 
-// The effort of the last step after a finish request. This short search is necessary: without it,
-// perhaps only plans without any change would keep the limit.
-constexpr double kEffortAfterFinish = 0.1;
-
 // Returns the greatest possible number of changes: one change at each instruction with a clock.
 int MostPossibleSwitches(const schedule::InstructionGraph& graph) {
   std::ptrdiff_t most = 0;
@@ -228,7 +224,79 @@ Result<void> KeepBetterOf(const plan::Planner& planner, const std::vector<Planne
   return {};
 }
 
+// Returns plans for the target of `start`, with `start` first, and then with more and more changes.
+// Ends when a plan keeps 95 % of the saving of `unlimited`, or at `allowed` changes. If none keeps
+// it, the plan without a limit is the last one, if it has at most `allowed` changes.
+Result<std::vector<PlannedTarget>> PlansWithMoreChanges(const plan::Planner& planner,
+                                                        const PlannedTarget& start,
+                                                        const PlannedTarget& unlimited, int allowed,
+                                                        const few_switches::SwitchLimits& limits) {
+  std::vector<PlannedTarget> plans = {start};
+  const int of_unlimited = few_switches::MostSwitches(unlimited.plan.evaluation);
+  const auto keeps_most = [&] {
+    return SavingJ(planner, plans.back().plan) >= kKeptShare * SavingJ(planner, unlimited.plan);
+  };
+  for (const int more : LimitsAbove(*start.most_switches)) {
+    if (keeps_most() || more > allowed || more >= of_unlimited) break;
+    PERSEUS_ASSIGN_OR_RETURN(auto next, LimitSwitches(planner, {unlimited}, more, limits, {},
+                                                      WithoutPlan::kKeepUnlimited, {plans.back()}));
+    plans.push_back(std::move(next.front()));
+  }
+  if (!keeps_most() && of_unlimited <= allowed) {
+    plans.push_back(unlimited);
+    plans.back().most_switches = of_unlimited;
+    plans.back().plan.target = few_switches::NameWithLimit(unlimited.plan.target, of_unlimited);
+  }
+  return plans;
+}
+
+// A plan for less time may need less energy because it has more changes.
+void TakePlansOfTighterTargets(const std::vector<PlannedTarget>& unlimited,
+                               std::vector<PlannedTarget>& planned) {
+  const std::vector<PlannedTarget> before = planned;
+  for (PlannedTarget& one : planned) {
+    for (const PlannedTarget& other : before) {
+      if (!MayTake(other.group, one.group) || !one.most_switches || !other.most_switches) continue;
+      if (*other.most_switches <= *one.most_switches || plan::NeedsFrontier(one.target.kind))
+        continue;
+      plan::Plan best = plan::BestPlan(one.target, one.plan, std::span(&other.plan, 1));
+      if (best.options == one.plan.options) continue;
+      one.most_switches = other.most_switches;
+      one.plan = std::move(best);
+      const plan::Plan& own = Find(unlimited, one.slug)->plan;
+      one.plan.lower_bound_j = own.lower_bound_j;
+      one.plan.target = few_switches::NameWithLimit(own.target, *one.most_switches);
+    }
+  }
+}
+
 }  // namespace
+
+Result<void> RaiseLimits(const plan::Planner& planner, const std::vector<PlannedTarget>& unlimited,
+                         double most_changes_per_s, const few_switches::SwitchLimits& limits,
+                         std::vector<PlannedTarget>& planned) {
+  std::vector<Result<void>> raised(planned.size());
+  ForEachOnAllCores(planned.size(), [&](std::size_t i) {
+    PlannedTarget& one = planned[i];
+    if (!one.most_switches || one.is_stop() || plan::NeedsFrontier(one.target.kind)) return;
+    const PlannedTarget& free = *Find(unlimited, one.slug);
+    const int allowed = few_switches::MostChanges(most_changes_per_s, free.plan.evaluation.time);
+    auto plans = PlansWithMoreChanges(planner, one, free, allowed, limits);
+    if (!plans) {
+      raised[i] = Fail(plans);
+      return;
+    }
+    const bool is_followed = few_switches::MostSwitches(free.plan.evaluation) <= allowed;
+    double most_j = is_followed ? SavingJ(planner, free.plan) : 0;
+    for (const PlannedTarget& plan : *plans) most_j = std::max(most_j, SavingJ(planner, plan.plan));
+    one = *std::ranges::find_if(*plans, [&](const PlannedTarget& plan) {
+      return SavingJ(planner, plan.plan) >= std::min(most_j, kKeptShare * most_j);
+    });
+  });
+  for (const Result<void>& one : raised) PERSEUS_RETURN_IF_ERROR(one);
+  TakePlansOfTighterTargets(unlimited, planned);
+  return {};
+}
 
 Result<std::vector<PlannedTarget>> LimitSwitches(
     const plan::Planner& planner, std::vector<PlannedTarget> planned, int most_switches,
@@ -306,7 +374,8 @@ Result<std::vector<PlannedTarget>> ClimbToLimit(const plan::Planner& planner,
 Result<std::vector<PlannedTarget>> KeepChangeRate(const plan::Planner& planner,
                                                   std::vector<PlannedTarget> planned,
                                                   double changes_per_s,
-                                                  const few_switches::SwitchLimits& limits) {
+                                                  const few_switches::SwitchLimits& limits,
+                                                  WithoutPlan without_plan) {
   std::vector<Result<few_switches::KeptPlan>> kept(planned.size(), Fail("not planned"));
   ForEachOnAllCores(planned.size(), [&](std::size_t i) {
     kept[i] = few_switches::KeepChangeLimit(planner, planned[i].plan, planned[i].target,
@@ -314,11 +383,14 @@ Result<std::vector<PlannedTarget>> KeepChangeRate(const plan::Planner& planner,
   });
   std::vector<PlannedTarget> result;
   for (std::size_t i = 0; i < planned.size(); ++i) {
-    if (!kept[i] && kept[i].error().kind == ErrorKind::kUnreachable && !planned[i].is_asked())
-      continue;
-    if (!kept[i]) return Fail(kept[i]);
-    planned[i].plan = std::move(kept[i]->plan);
-    planned[i].most_switches = kept[i]->most_changes;
+    const bool is_unreachable = !kept[i] && kept[i].error().kind == ErrorKind::kUnreachable;
+    const bool keeps = is_unreachable && without_plan == WithoutPlan::kKeepUnlimited;
+    if (is_unreachable && !keeps && !planned[i].is_asked()) continue;
+    if (!kept[i] && !keeps) return Fail(kept[i]);
+    if (kept[i]) {
+      planned[i].plan = std::move(kept[i]->plan);
+      planned[i].most_switches = kept[i]->most_changes;
+    }
     result.push_back(std::move(planned[i]));
   }
   ShareBetterPlans(result);

@@ -34,6 +34,15 @@ Result<std::vector<PlannedTarget>> LimitSwitches(
 // [effort] The plans for all targets, one list for each effort. At least one.
 using PlansOfEfforts = std::vector<std::vector<PlannedTarget>>;
 
+// Raises the limits of targets that lose much by the limit of `planned`. `unlimited` has their
+// plans without a limit. A target that keeps less than 95 % of that saving gets plans with more
+// changes, as far as a GPU follows them (`most_changes_per_s`). Of these, it takes the one with the
+// fewest changes that keeps 95 % of the best. Then a plan never needs more energy than the plan of
+// a tighter target. Leaves out targets that need the frontier, and stops.
+Result<void> RaiseLimits(const plan::Planner& planner, const std::vector<PlannedTarget>& unlimited,
+                         double most_changes_per_s, const few_switches::SwitchLimits& limits,
+                         std::vector<PlannedTarget>& planned);
+
 // Calls LimitSwitches with kFail for the limits 0, 2, 3 and so on up to `most_switches`. Each call
 // gets the plans of the previous call as `below`. So if two runs differ only in their limits, the
 // run with more changes never needs more energy. (A search for only one limit depends on chance: of
@@ -49,11 +58,12 @@ Result<std::vector<PlannedTarget>> ClimbToLimit(const plan::Planner& planner,
                                                 const std::optional<SwitchTradeoff>& tradeoff);
 
 // If a GPU of a plan has more than `changes_per_s` clock changes per second, replaces the plan
-// (few_switches/change_rate.h). Uses all cores. If a target has no such plan, drops the target, or
-// fails if the user asked for it.
+// (few_switches/change_rate.h). Uses all cores. If a target has no such plan, it keeps its plan
+// (kKeepUnlimited), or else is dropped, or the function fails if the user asked for the target.
 Result<std::vector<PlannedTarget>> KeepChangeRate(const plan::Planner& planner,
                                                   std::vector<PlannedTarget> planned,
                                                   double changes_per_s,
-                                                  const few_switches::SwitchLimits& limits);
+                                                  const few_switches::SwitchLimits& limits,
+                                                  WithoutPlan without_plan);
 
 }  // namespace perseus::recipe

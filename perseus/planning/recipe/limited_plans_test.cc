@@ -1,16 +1,16 @@
 // Plans for limits on clock changes: how the results of runs with different limits must agree.
 #include "perseus/planning/recipe/limited_plans.h"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "perseus/base/file.h"
 #include "perseus/planning/few_switches/change_rate.h"
+#include "perseus/planning/hardware_facts/assumed.h"
 #include "perseus/planning/plan/target.h"
 #include "perseus/planning/profile/profile.h"
 #include "perseus/planning/schedule/schedule.h"
@@ -79,13 +79,6 @@ struct Measured {
 constexpr Measured kMeasured[] = {{"gpt3-175b_a100-sxm_pp8_tp8.csv", 83.64},
                                   {"bloom-176b_a40_pp8_tp8.csv", 70.38}};
 
-std::filesystem::path PathOf(const Measured& measured) {
-  const char* shared = std::getenv("PERSEUS_SHARED_DIR");
-  const std::filesystem::path directory =
-      shared != nullptr ? shared : std::filesystem::path(PERSEUS_SOURCE_DIR) / ".." / "shared";
-  return directory / "profiles" / measured.file;
-}
-
 constexpr int kUpTo10[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
 
 TEST(LimitedPlans, MoreChangesNeverCostEnergyInRandomPipelines) {
@@ -107,7 +100,8 @@ TEST(LimitedPlans, MoreChangesNeverCostEnergyInLargeLimits) {
 TEST(LimitedPlans, MoreChangesNeverCostEnergyBesideATradeoff) {
   const plan::Planner planner = MakePlanner(MakeSyntheticJob({.stages = 3, .microbatches = 6}));
   const plan::Plan unlimited = *planner.PlanFor(planner.baseline().time);
-  const auto tradeoff = ComputeSwitchTradeoff(planner, unlimited, {.effort = 0.02});
+  const auto tradeoff = ComputeSwitchTradeoff(planner, unlimited, {.effort = 0.02},
+                                              hardware_facts::kAssumedChangesPerS);
   ASSERT_TRUE(tradeoff) << tradeoff.error().Message();
   ExpectThatMoreChangesNeverCostEnergy(planner, 0.02, {std::begin(kUpTo10), std::end(kUpTo10)},
                                        *tradeoff);
@@ -116,10 +110,8 @@ TEST(LimitedPlans, MoreChangesNeverCostEnergyBesideATradeoff) {
 TEST(LimitedPlans, MoreChangesNeverCostEnergyOfMeasuredJobs) {
   for (const Measured& measured : kMeasured) {
     SCOPED_TRACE(measured.file);
-    const std::string path = PathOf(measured);
-    if (!std::filesystem::exists(path)) {
-      GTEST_SKIP() << path << " is absent (set PERSEUS_SHARED_DIR to the folder of measurements)";
-    }
+    const std::string path =
+        fmt::format("{}/tests/data/published/{}", PERSEUS_SOURCE_DIR, measured.file);
     const profile::Profile profile = *profile::ParseProfile(*ReadFile(path), path);
     schedule::PipelineModel model;
     model.blocking_power_w = measured.blocking_power_w;
@@ -130,6 +122,75 @@ TEST(LimitedPlans, MoreChangesNeverCostEnergyOfMeasuredJobs) {
                         profile, model),
                     {measured.blocking_power_w, 0});
     ExpectThatMoreChangesNeverCostEnergy(planner, 0.01, {std::begin(kUpTo10), std::end(kUpTo10)});
+  }
+}
+
+// A job of short instructions, as on an H100: its iteration takes about 50 ms.
+plan::Planner PlannerOfShortInstructions() {
+  schedule::InstructionGraph graph = MakeSyntheticJob({.stages = 3, .microbatches = 12});
+  for (schedule::OptionSet& set : graph.option_sets) {
+    for (profile::Option& option : set.options) {
+      option.time /= 20;
+      option.energy_j /= 20;
+    }
+  }
+  return MakePlanner(std::move(graph));
+}
+
+TEST(PickLimit, NoGpuChangesClocksMoreOftenThanItFollows) {
+  const plan::Planner planner = PlannerOfShortInstructions();
+  const plan::Plan unlimited = *planner.PlanFor(planner.baseline().time);
+  const double of_unlimited =
+      few_switches::MostSwitches(unlimited.evaluation) / ToSeconds(unlimited.evaluation.time);
+  double last_kept = 0;
+  for (const double changes_per_s : {hardware_facts::kAssumedChangesPerS, 60.0, 150.0, 1'000.0}) {
+    SCOPED_TRACE(changes_per_s);
+    ASSERT_TRUE(of_unlimited > 200);
+    const auto tradeoff =
+        ComputeSwitchTradeoff(planner, unlimited, {.effort = 0.05}, changes_per_s);
+    ASSERT_TRUE(tradeoff) << tradeoff.error().Message();
+    const PickedLimit picked = PickLimit(planner, *tradeoff, changes_per_s);
+    ASSERT_TRUE(picked.most_switches);
+    EXPECT_LE(*picked.most_switches,
+              few_switches::MostChanges(changes_per_s, planner.baseline().time));
+    EXPECT_GE(picked.kept, last_kept);
+    last_kept = picked.kept;
+  }
+  EXPECT_GE(last_kept, kKeptShare);
+}
+
+// The targets start with no change at all, which keeps little.
+TEST(RaiseLimits, EachTargetGetsTheChangesThatItNeedsAndThatGpusFollow) {
+  const plan::Planner planner = MakePlanner(MakeSyntheticJob({.stages = 3, .microbatches = 12}));
+  const std::vector<PlannedTarget> unlimited = PlanSomeTargets(planner);
+  const few_switches::SwitchLimits limits{.effort = 0.05};
+  const auto without_changes =
+      LimitSwitches(planner, unlimited, 0, limits, {}, WithoutPlan::kKeepUnlimited);
+  ASSERT_TRUE(without_changes) << without_changes.error().Message();
+  for (const double changes_per_s : {0.0, 3.0, 1'000.0}) {
+    SCOPED_TRACE(changes_per_s);
+    std::vector<PlannedTarget> raised = *without_changes;
+    ASSERT_TRUE(RaiseLimits(planner, unlimited, changes_per_s, limits, raised));
+    const PlannedTarget* tighter = nullptr;
+    for (std::size_t i = 0; i < raised.size(); ++i) {
+      const PlannedTarget& one = raised[i];
+      SCOPED_TRACE(one.slug);
+      if (one.is_stop() || one.target.kind != Kind::kSlowdown) continue;
+      const plan::Plan& free = unlimited[i].plan;
+      const int most = few_switches::MostSwitches(one.plan.evaluation);
+      ASSERT_TRUE(one.most_switches);
+      EXPECT_LE(most, *one.most_switches);
+      EXPECT_LE(most, few_switches::MostChanges(changes_per_s, free.evaluation.time));
+      EXPECT_LE(one.plan.lower_bound_j, one.plan.evaluation.energy_j * (1 + 1e-9));
+      EXPECT_LE(one.plan.evaluation.time, one.plan.deadline);
+      if (changes_per_s == 1'000) {
+        EXPECT_GE(SavingJ(planner, one.plan), kKeptShare * SavingJ(planner, free));
+      }
+      if (tighter != nullptr) {
+        EXPECT_LE(one.plan.evaluation.energy_j, tighter->plan.evaluation.energy_j);
+      }
+      tighter = &one;
+    }
   }
 }
 

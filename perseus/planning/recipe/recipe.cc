@@ -1,6 +1,7 @@
 #include "perseus/planning/recipe/recipe.h"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -12,13 +13,19 @@ namespace perseus::recipe {
 namespace {
 
 // Replaces the bound of a plan by the bound for measured options (planning/discrete_bound), if this
-// bound is greater. Leaves out stops, which have no row in the table. `raised` is a plan that
-// already has such a bound. Other plans with its deadline get this bound, too.
-void RaiseBounds(const plan::Planner& planner, const std::stop_token& stop,
-                 std::vector<PlannedTarget>& planned, const plan::Plan* raised = nullptr) {
+// bound is greater. For a power cap, also uses the frontier at the time of the plan. Leaves out
+// stops, which have no row in the table. `raised` is a plan that already has a bound for measured
+// options. Other plans with its deadline get this bound, too.
+void RaiseBounds(const plan::Planner& planner, const std::optional<plan::Frontier>& frontier,
+                 const std::stop_token& stop, std::vector<PlannedTarget>& planned,
+                 const plan::Plan* raised = nullptr) {
   ForEachOnAllCores(planned.size(), [&](std::size_t i) {
     plan::Plan& plan = planned[i].plan;
     if (planned[i].is_stop()) return;
+    if (planned[i].target.kind == plan::Target::Kind::kPowerCap) {
+      plan.lower_bound_j =
+          std::max(plan.lower_bound_j, frontier->BoundLasting(plan.evaluation.time));
+    }
     if (raised != nullptr && raised->deadline == plan.deadline) {
       plan.lower_bound_j = std::max(plan.lower_bound_j, raised->lower_bound_j);
     } else {
@@ -53,6 +60,8 @@ void LeaveOutContradictions(std::vector<PlannedTarget>& planned,
   keep(noise->with_margin);
   keep(noise->most_savings);
 }
+
+constexpr double kAnyChangesPerS = std::numeric_limits<double>::infinity();
 
 // The effort rises with the size of the job, from 200 instructions up to kFullEffortInstructions.
 // The search of a small job has more moves (few_switches.cc), so only a smaller effort makes it
@@ -95,8 +104,10 @@ class Run {
     }
     std::vector<PlannedTarget>& planned = result_.targets = plans_.Best();
     if (!result_.limit.most_switches) {
-      if (!is_given()) ImproveUnderSwitchCost(planner_, stop_, finish_, planned);
-      RaiseBounds(planner_, stop_, planned);
+      if (!is_given()) {
+        ImproveUnderSwitchCost(planner_, EffortUnderSwitchCost(), stop_, finish_, planned);
+      }
+      RaiseBounds(planner_, result_.frontier, stop_, planned);
     }
     if (!is_short()) {
       if (is_given()) result_.limit.most_switches = changes_.most_changes;
@@ -206,6 +217,12 @@ class Run {
     return static_cast<double>(planner_.graph().instructions.size()) / kFullEffortInstructions;
   }
 
+  // The work of ImproveUnderSwitchCost. Users wait for the plans of the short search, and a large
+  // job takes long.
+  double EffortUnderSwitchCost() const {
+    return is_short() || SizeOfSearch() > 1 ? kLargePlanEffort : 1;
+  }
+
   few_switches::SwitchLimits TradeoffLimits() const {
     const double effort = is_short() ? std::clamp(SizeOfSearch(), kSmallTradeoffEffort, 1.0) : 1;
     return {.effort = effort * WorkWithinLimits(),
@@ -220,9 +237,10 @@ class Run {
   Result<void> TradeOff(const plan::Plan& unlimited,
                         std::vector<few_switches::BudgetBound> bounds = {}) {
     progress_.Begin("limits of clock changes");
-    PERSEUS_ASSIGN_OR_RETURN(
-        result_.switch_tradeoff,
-        ComputeSwitchTradeoff(planner_, unlimited, TradeoffLimits(), std::move(bounds)));
+    const double changes_per_s = changes_.picks() ? changes_.followed_per_s() : kAnyChangesPerS;
+    PERSEUS_ASSIGN_OR_RETURN(result_.switch_tradeoff,
+                             ComputeSwitchTradeoff(planner_, unlimited, TradeoffLimits(),
+                                                   changes_per_s, std::move(bounds)));
     for (PlannedTarget& one : result_.targets) {
       if (one.plan.deadline == unlimited.deadline && !plan::NeedsFrontier(one.target.kind)) {
         one.plan.options = result_.switch_tradeoff->unlimited.options;
@@ -230,7 +248,7 @@ class Run {
       }
     }
     if (!changes_.picks()) return {};
-    result_.limit = PickLimit(planner_, *result_.switch_tradeoff, changes_.changes_per_s);
+    result_.limit = PickLimit(planner_, *result_.switch_tradeoff, changes_per_s);
     return {};
   }
 
@@ -281,18 +299,24 @@ class Run {
         if (tradeoff) TakeBetterPlans(planned, *tradeoff);
       } else {
         const bool may_keep = is_short() && !changes_.changes_per_s;
+        const std::vector<PlannedTarget> unlimited = planned;
         PERSEUS_ASSIGN_OR_RETURN(
             planned, LimitSwitches(planner_, std::move(planned), *most, limits, tradeoff,
                                    may_keep ? WithoutPlan::kKeepUnlimited : WithoutPlan::kFail));
+        PERSEUS_RETURN_IF_ERROR(
+            RaiseLimits(planner_, unlimited, changes_.followed_per_s(), limits, planned));
       }
-    } else if (changes_.changes_per_s) {
+    } else if (changes_.changes_per_s || (changes_.picks() && !finish_.stop_requested())) {
       progress_.Begin("rate of clock changes");
       PERSEUS_ASSIGN_OR_RETURN(
-          planned, KeepChangeRate(planner_, std::move(planned), *changes_.changes_per_s, limits));
+          planned, KeepChangeRate(
+                       planner_, std::move(planned), changes_.followed_per_s(), limits,
+                       changes_.changes_per_s ? WithoutPlan::kFail : WithoutPlan::kKeepUnlimited));
     } else {
       return {};
     }
-    RaiseBounds(planner_, stop_, planned, tradeoff ? &tradeoff->unlimited : nullptr);
+    RaiseBounds(planner_, result_.frontier, stop_, planned,
+                tradeoff ? &tradeoff->unlimited : nullptr);
     for (const PlannedTarget& one : planned) {
       if (one.is_stop()) continue;
       progress_.Show(plan::Describe(one.target), one.plan, Progress::Stage::kFinal);
@@ -302,7 +326,9 @@ class Run {
 
   Result<void> AddMargins(PlansOfEfforts of_less_effort) {
     noise::MarginLimits margin{.stop = stop_, .finish = finish_};
-    if (result_.limit.most_switches || changes_.changes_per_s) {
+    const bool has_rate = std::ranges::any_of(
+        result_.targets, [](const PlannedTarget& one) { return one.most_switches.has_value(); });
+    if (has_rate || changes_.changes_per_s) {
       margin.changes = noise::MarginLimits::Changes::kNoMore;
       of_less_effort.clear();  // These plans have more changes.
     }

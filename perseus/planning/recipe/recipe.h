@@ -14,9 +14,12 @@
 //   3. The limit. The user gives it, or the recipe picks the fewest changes that keep 95 % of the
 //      saving with no slowdown. (If the plan with no slowdown saves nothing, the asked target with
 //      the least time decides.) Why a limit: a plan with a clock for each instruction changes a
-//      clock about ten times a second. Each change stops a real GPU for 0.1 ms. A search within the
-//      limit replaces each plan (few_switches.h). For a given limit, the search goes through all
-//      smaller limits first, beginning with 0. So a higher limit never needs more energy.
+//      clock up to hundreds of times a second. Each change stops a real GPU for 0.1 ms, and no GPU
+//      follows them all. So a picked limit stays within the rate of the hardware facts, or within
+//      kAssumedChangesPerS. A search within the limit replaces each plan (few_switches.h). If this
+//      keeps less than 95 % of the saving of another target, that target gets more changes
+//      (RaiseLimits). For a given limit, the search goes through all smaller limits first,
+//      beginning with 0. So a higher limit never needs more energy.
 //   4. The margin. With noise, a plan with a limit of time gets faster options until its mean time
 //      is within the target (noise_margin.h).
 //   5. The bound. Each plan has the greatest known bound: from the relaxation, from the measured
@@ -38,6 +41,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/planning/few_switches/change_rate.h"
+#include "perseus/planning/hardware_facts/assumed.h"
 #include "perseus/planning/noise/noisy_execution.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan/target.h"
@@ -53,7 +57,8 @@ namespace perseus::recipe {
 struct ChangeRules {
   enum class Limit {
     kPickShortly,  // kPick with a shorter search.
-    kPick,         // The fewest changes an iteration that keep 95 % of the saving.
+    kPick,         // The fewest changes an iteration that keep 95 % of the saving, and that GPUs
+                   // can follow.
     kGiven,        // `most_changes`.
     kNone,         // Only `changes_per_s`, or a clock for each instruction.
   };
@@ -67,6 +72,12 @@ struct ChangeRules {
   few_switches::ChangeLimit known_limit() const;
   bool picks() const { return limit == Limit::kPickShortly || limit == Limit::kPick; }
   bool has_tradeoff() const { return picks() || with_tradeoff; }
+  // Whether the user asks for the table of limits.
+  bool shows_tradeoff() const { return limit == Limit::kPick || with_tradeoff; }
+  // The greatest rate of the plans: that of the hardware facts, or the assumed one.
+  double followed_per_s() const {
+    return changes_per_s.value_or(hardware_facts::kAssumedChangesPerS);
+  }
 };
 
 struct Wishes {

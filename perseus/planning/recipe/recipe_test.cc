@@ -34,6 +34,53 @@ TEST(PlanForStraggler, WithALimitTakesTimeBeyondThatOfLeastEnergy) {
   EXPECT_LT(energy_j, 0.99 * planner.EnergyUntil(time, early->front().plan->evaluation));
 }
 
+// Between the least energy and the slow end of the frontier, a power cap has plans with any limit
+// of clock changes. Each has a bound on plans that take as long.
+TEST(PlanJob, APowerCapBelowTheLeastEnergyIsMetClosely) {
+  const plan::Planner planner = MakePlanner(MakeSyntheticJob({}));
+  const auto frontier = planner.ComputeFrontier();
+  ASSERT_TRUE(frontier);
+  const auto power_of = [](const plan::FrontierPoint& point) {
+    return point.bound_j / ToSeconds(point.time);
+  };
+  const double fast_w = power_of(frontier->points[frontier->least_energy]);
+  const double slow_w = power_of(frontier->points.back());
+  ASSERT_LT(slow_w, 0.98 * fast_w) << "this job does not show the difference";
+  for (const ChangeRules& changes : {ChangeRules{.limit = Limit::kNone}, ChangeRules{},
+                                     ChangeRules{.limit = Limit::kGiven, .most_changes = 0},
+                                     ChangeRules{.limit = Limit::kNone, .changes_per_s = 5}}) {
+    for (const double part : {0.3, 0.7}) {
+      const plan::Target cap{.kind = plan::Target::Kind::kPowerCap,
+                             .value = slow_w + part * (fast_w - slow_w)};
+      Progress silent;
+      const auto plans = PlanJob(planner, {.targets = {cap}, .changes = changes}, silent);
+      ASSERT_TRUE(plans) << plans.error().Message();
+      const plan::Plan& plan = plans->Find(cap)->plan;
+      EXPECT_LE(plan.evaluation.average_power_w(), cap.value);
+      EXPECT_GT(plan.evaluation.average_power_w(), 0.98 * cap.value) << plan.target;
+      EXPECT_GE(plan.evaluation.energy_j, plan.lower_bound_j * (1 - 1e-9));
+      EXPECT_LT(plan.gap(), 0.05) << plan.target;
+    }
+  }
+}
+
+TEST(PlanJob, APowerCapThatNoPlanMeetsMayHaveTheNearestPlan) {
+  const plan::Planner planner = MakePlanner(MakeSyntheticJob({}));
+  for (const ChangeRules& changes : {ChangeRules{.limit = Limit::kNone}, ChangeRules{},
+                                     ChangeRules{.limit = Limit::kGiven, .most_changes = 0}}) {
+    plan::Target cap{.kind = plan::Target::Kind::kPowerCap, .value = 1};
+    Progress silent;
+    EXPECT_EQ(PlanJob(planner, {.targets = {cap}, .changes = changes}, silent).error().kind,
+              ErrorKind::kUnreachable);
+    cap.or_nearest = true;
+    const auto nearest = PlanJob(planner, {.targets = {cap}, .changes = changes}, silent);
+    ASSERT_TRUE(nearest) << nearest.error().Message();
+    cap.value = nearest->Find(cap)->plan.evaluation.average_power_w() * (1 + 1e-9);
+    cap.or_nearest = false;
+    EXPECT_TRUE(PlanJob(planner, {.targets = {cap}, .changes = changes}, silent));
+  }
+}
+
 // The rules of a job, without the sizes of jobs.
 TEST(RulesWith, TheUserThenTheFileThenTheFacts) {
   const few_switches::ChangeLimit file{.most_changes = 5, .changes_per_s = 20};

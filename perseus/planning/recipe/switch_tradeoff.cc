@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "perseus/base/parallel.h"
@@ -14,15 +15,15 @@ namespace {
 constexpr int kTradeoffLimits[] = {0, 2, 3, 4, 6, 8, 12, 16};
 constexpr int kFurtherLimits[] = {24, 32, kGreatestTradedLimit};
 
-double SavingJ(const plan::Planner& planner, const plan::Plan& plan) {
-  return planner.baseline().energy_j - plan.evaluation.energy_j;
-}
-
-// The picked limit has to keep this part of the saving without a limit.
-constexpr double kKeptShare = 0.95;
-
 // A saving below this is treated as no saving, and shows nothing about other targets.
 double LeastSavingJ(const plan::Planner& planner) { return 1e-6 * planner.baseline().energy_j; }
+
+// The limit is for all targets. No target has less time than the shorter one of these two times.
+int MostFollowed(const plan::Planner& planner, const plan::Plan& unlimited,
+                 double most_changes_per_s) {
+  return few_switches::MostChanges(most_changes_per_s,
+                                   std::min(unlimited.deadline, planner.baseline().time));
+}
 
 // Returns an upper bound on the part of the saving of `unlimited` that a plan within the larger
 // limits keeps. A few steps of the bound usually show that this part is too small. If not, more
@@ -44,6 +45,10 @@ Result<double> MostKeptFurther(const plan::Planner& planner, const plan::Plan& u
 }
 
 }  // namespace
+
+double SavingJ(const plan::Planner& planner, const plan::Plan& plan) {
+  return planner.baseline().energy_j - plan.evaluation.energy_j;
+}
 
 void ShareBetterPlans(std::vector<PlannedTarget>& planned) {
   const std::vector<PlannedTarget> before = planned;
@@ -67,47 +72,65 @@ bool Saves(const plan::Planner& planner, const plan::Plan& plan) {
 }
 
 PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeoff,
-                      const std::optional<double>& most_changes_per_s) {
-  PickedLimit picked;
-  if (most_changes_per_s) {
-    // The limit is for all targets. No target has less time than the shorter one of these two
-    // times.
-    const Nanoseconds least = std::min(tradeoff.unlimited.deadline, planner.baseline().time);
-    picked.allowed = few_switches::MostChanges(*most_changes_per_s, least);
-  }
+                      double most_changes_per_s) {
   const auto saving_j = [&](const plan::Plan& plan) { return SavingJ(planner, plan); };
+  const int allowed = MostFollowed(planner, tradeoff.unlimited, most_changes_per_s);
   double most_j = saving_j(tradeoff.unlimited);
+  const bool is_followed = few_switches::MostSwitches(tradeoff.unlimited.evaluation) <= allowed;
+  double most_followed_j = is_followed ? most_j : 0;
   for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
-    if (limited.plan) most_j = std::max(most_j, saving_j(*limited.plan));
+    if (!limited.plan) continue;
+    most_j = std::max(most_j, saving_j(*limited.plan));
+    if (limited.most_changes > allowed) continue;
+    most_followed_j = std::max(most_followed_j, saving_j(*limited.plan));
   }
+  PickedLimit picked;
   picked.saves = most_j > LeastSavingJ(planner);
+  if (!picked.saves) return picked;
   for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
-    if (!picked.saves || (picked.allowed && limited.most_changes > *picked.allowed)) break;
-    if (limited.plan && saving_j(*limited.plan) >= kKeptShare * most_j) {
-      picked.most_switches = limited.most_changes;
-      picked.keeps_most = true;
-      return picked;
-    }
+    if (limited.most_changes > allowed) break;
+    if (!limited.plan || saving_j(*limited.plan) < kKeptShare * most_followed_j) continue;
+    picked.most_switches = limited.most_changes;
+    picked.kept = saving_j(*limited.plan) / most_j;
+    break;
   }
-  picked.most_switches = picked.allowed;
+  // An early end says nothing about limits that were not searched.
+  if (tradeoff.was_interrupted && !picked.keeps_most()) picked.most_switches.reset();
   return picked;
 }
 
-void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token& stop,
-                            const std::stop_token& finish, std::vector<PlannedTarget>& planned) {
+std::vector<int> LimitsAbove(int limit) {
+  std::vector<int> limits(std::begin(kTradeoffLimits), std::end(kTradeoffLimits));
+  limits.insert(limits.end(), std::begin(kFurtherLimits), std::end(kFurtherLimits));
+  std::erase_if(limits, [&](int one) { return one <= limit; });
+  return limits;
+}
+
+void ImproveUnderSwitchCost(const plan::Planner& planner, double effort,
+                            const std::stop_token& stop, const std::stop_token& finish,
+                            std::vector<PlannedTarget>& planned) {
   if (planner.model().SwitchesAreFree()) return;
   // If switches have a latency but no cost, the plans are already good. The search within a limit
   // on changes is slow in this case. So it gets a quarter of the effort.
   const bool has_cost = !planner.model().switch_cost.IsNone();
-  const double effort = has_cost ? 1 : 0.25;
+  if (!has_cost) effort /= 4;
+  const bool is_finished = finish.stop_requested();
+  if (is_finished) effort *= kEffortAfterFinish;
   constexpr int kMost = kTradeoffLimits[std::size(kTradeoffLimits) - 1];
   ForEachOnAllCores(planned.size(), [&](std::size_t i) {
     plan::Plan& plan = planned[i].plan;
-    if (stop.stop_requested() || finish.stop_requested()) return;
-    if (plan::NeedsFrontier(planned[i].target.kind) || (planned[i].is_stop() && !has_cost)) return;
-    const auto few = few_switches::PlanFewSwitches(
-        planner, plan.deadline, std::span(&kMost, 1), std::span(&plan, 1),
-        {.effort = effort, .stop = stop, .finish = finish});
+    if (stop.stop_requested()) return;
+    if (planned[i].is_stop() && !has_cost) return;
+    const few_switches::SwitchLimits limits{
+        .effort = effort, .stop = stop, .finish = is_finished ? std::stop_token() : finish};
+    if (plan::NeedsFrontier(planned[i].target.kind)) {
+      auto kept = few_switches::KeepChangeLimit(planner, plan, planned[i].target,
+                                                {.most_changes = kMost}, limits);
+      if (kept) plan = plan::BestPlan(planned[i].target, plan, std::span(&kept->plan, 1));
+      return;
+    }
+    const auto few = few_switches::PlanFewSwitches(planner, plan.deadline, std::span(&kMost, 1),
+                                                   std::span(&plan, 1), limits);
     if (!few || !few->front().plan) return;  // Without such a plan, the given plan stays.
     const plan::Plan& found = *few->front().plan;
     if (found.evaluation.energy_j >= plan.evaluation.energy_j) return;
@@ -125,6 +148,7 @@ Result<std::vector<few_switches::BudgetBound>> BoundTradeoff(
 Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
                                              const plan::Plan& unlimited,
                                              const few_switches::SwitchLimits& limits,
+                                             double most_changes_per_s,
                                              std::vector<few_switches::BudgetBound> bounds) {
   SwitchTradeoff tradeoff{unlimited, {}};
   const auto add = [&](std::span<const int> budgets,
@@ -150,13 +174,17 @@ Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
   };
   PERSEUS_RETURN_IF_ERROR(add(kTradeoffLimits, std::move(bounds)));
   tradeoff.was_interrupted = limits.finish.stop_requested();
-  const PickedLimit picked = PickLimit(planner, tradeoff, std::nullopt);
-  if (!picked.saves || picked.keeps_most || tradeoff.was_interrupted) return tradeoff;
-  PERSEUS_ASSIGN_OR_RETURN(const double most_kept,
-                           MostKeptFurther(planner, tradeoff.unlimited, limits));
-  if (most_kept < kKeptShare) {
-    tradeoff.most_kept_further = most_kept;
-    return tradeoff;
+  const PickedLimit picked = PickLimit(planner, tradeoff, most_changes_per_s);
+  if (!picked.saves || picked.keeps_most() || tradeoff.was_interrupted) return tradeoff;
+  const int allowed = MostFollowed(planner, tradeoff.unlimited, most_changes_per_s);
+  if (allowed < kFurtherLimits[0]) return tradeoff;
+  if (few_switches::MostSwitches(tradeoff.unlimited.evaluation) <= allowed) {
+    PERSEUS_ASSIGN_OR_RETURN(const double most_kept,
+                             MostKeptFurther(planner, tradeoff.unlimited, limits));
+    if (most_kept < kKeptShare) {
+      tradeoff.most_kept_further = most_kept;
+      return tradeoff;
+    }
   }
   PERSEUS_RETURN_IF_ERROR(add(kFurtherLimits, {}));
   tradeoff.was_interrupted = limits.finish.stop_requested();

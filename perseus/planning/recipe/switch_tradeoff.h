@@ -16,6 +16,13 @@ namespace perseus::recipe {
 // The greatest limit of a trade-off.
 inline constexpr int kGreatestTradedLimit = 48;
 
+// A picked limit keeps this part of a saving.
+inline constexpr double kKeptShare = 0.95;
+
+// The effort of the last search after a finish request. This short search is necessary: without it,
+// perhaps only plans without any change would keep a limit, and other plans would have too many.
+inline constexpr double kEffortAfterFinish = 0.1;
+
 // What each limit of clock changes costs, for one target.
 struct SwitchTradeoff {
   plan::Plan unlimited;
@@ -28,11 +35,13 @@ struct SwitchTradeoff {
 
 // Computes plans for the limits 0, 2, 3, 4, 6, 8, 12 and 16. `unlimited` is the plan without a
 // limit. If no limit keeps 95 % of its saving, also computes plans for 24, 32 and 48. Leaves these
-// out if the bound for 48 shows that they cannot keep 95 % either. If a plan with a limit is
-// better, it replaces `unlimited`. `bounds` are the result of BoundTradeoff, or empty.
+// out if the bound for 48 shows that they cannot keep 95 % either, unless `unlimited` has more
+// changes than `most_changes_per_s`. If a plan with a limit is better, it replaces `unlimited`.
+// `bounds` are the result of BoundTradeoff, or empty.
 Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
                                              const plan::Plan& unlimited,
                                              const few_switches::SwitchLimits& limits,
+                                             double most_changes_per_s,
                                              std::vector<few_switches::BudgetBound> bounds = {});
 
 // Computes the bounds for ComputeSwitchTradeoff. This needs no plan, so it may run while the search
@@ -40,32 +49,45 @@ Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
 Result<std::vector<few_switches::BudgetBound>> BoundTradeoff(
     const plan::Planner& planner, Nanoseconds deadline, const few_switches::SwitchLimits& limits);
 
+// The saving of a plan, compared with all instructions at maximum frequency.
+double SavingJ(const plan::Planner& planner, const plan::Plan& plan);
+
 // Whether the plan needs less energy than the baseline, by more than rounding.
 bool Saves(const plan::Planner& planner, const plan::Plan& plan);
 
-// The limit of all plans, and why.
+// The picked limit, and why.
 struct PickedLimit {
   std::optional<int> most_switches;  // nullopt: no limit.
-  bool keeps_most = false;           // Whether the limit keeps 95 % of the saving.
-  bool saves = true;                 // Whether a plan of the trade-off saves energy.
-  std::optional<int> allowed;        // The greatest limit that the hardware facts allow.
+  // The part of the saving of the best known plan that the limit keeps. That plan may have more
+  // changes than GPUs can follow.
+  double kept = 1;
+  bool saves = true;  // Whether a plan of the trade-off saves energy.
+
+  bool keeps_most() const { return most_switches && kept >= kKeptShare; }
 };
 
-// Returns the smallest limit that keeps 95 % of the largest saving of the trade-off. If no limit
-// does, returns the greatest limit that the rate allows, if there is a rate.
+// Picks a limit that GPUs can follow: at most `most_changes_per_s`. Of the plans within this rate,
+// one saves the most. Returns the smallest limit that keeps 95 % of this saving. Returns nullopt if
+// only the plan without a limit does.
 PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeoff,
-                      const std::optional<double>& most_changes_per_s);
+                      double most_changes_per_s);
+
+// Returns the limits of a trade-off that are above `limit`, in rising order.
+std::vector<int> LimitsAbove(int limit);
 
 // Replaces each plan by the best plan that meets its target and its limit on clock changes.
 // Considers only plans that the target may take (MayTake). The effort of each search is limited, so
 // the plan of one target may be the better plan for another target.
 void ShareBetterPlans(std::vector<PlannedTarget>& planned);
 
-// For each plan with a time limit, searches the best plan with at most 16 changes. Uses the new
-// plan if it needs less energy. If changes have a latency or a cost, few changes are often better.
-// The bounds do not change. After a request to stop or to finish, the plans so far stay.
-void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token& stop,
-                            const std::stop_token& finish, std::vector<PlannedTarget>& planned);
+// For each plan, searches the best plan with at most 16 changes. Uses the new plan if it is better
+// for the target. If changes have a latency or a cost, few changes are often better. `effort` is
+// the work of each search, relative to the usual one. The bounds of plans with a time limit do not
+// change. After a request to stop, the plans so far stay. If a finish was requested before, the
+// searches are short.
+void ImproveUnderSwitchCost(const plan::Planner& planner, double effort,
+                            const std::stop_token& stop, const std::stop_token& finish,
+                            std::vector<PlannedTarget>& planned);
 
 // For each limit of the trade-off, takes the best plan with the same deadline that keeps the limit.
 // So the trade-off and the plans agree. (The plan of a target may be better, because its search

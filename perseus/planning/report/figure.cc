@@ -41,18 +41,20 @@ struct DestroyHeap {
 struct Call {
   std::string_view name;
   const std::string& data;
+  double width_mm;
 };
 
-// Calls figure(name, data) of the script, and leaves its result on the stack. After an error, such
-// as a lack of memory, Duktape leaves this function by longjmp. So no object here may have a
-// destructor.
+// Calls figure(name, data, width) of the script, and leaves its result on the stack. After an
+// error, such as a lack of memory, Duktape leaves this function by longjmp. So no object here may
+// have a destructor.
 duk_ret_t CallFigure(duk_context* context, void* argument) {
   const auto* const call = static_cast<const Call*>(argument);
   duk_eval_lstring(context, assets::kFigures.data(), assets::kFigures.size());
   duk_get_global_string(context, "figure");
   duk_push_lstring(context, call->name.data(), call->name.size());
   duk_push_lstring(context, call->data.data(), call->data.size());
-  duk_call(context, 2);
+  duk_push_number(context, call->width_mm);
+  duk_call(context, 3);
   duk_require_string(context, -1);
   return 1;
 }
@@ -77,10 +79,10 @@ std::string AsXml(std::string_view svg) {
   return text + "\n";
 }
 
-Result<std::string> RunScript(std::string_view name, const std::string& data) {
+Result<std::string> RunScript(std::string_view name, const std::string& data, double width_mm) {
   const std::unique_ptr<duk_context, DestroyHeap> engine(duk_create_heap_default());
   if (!engine) return FailAs(ErrorKind::kSystem, "out of memory (draw a figure of a smaller job)");
-  Call call{name, data};
+  Call call{name, data, width_mm};
   duk_context* const context = engine.get();
   if (duk_safe_call(context, CallFigure, &call, 0, 1) != DUK_EXEC_SUCCESS) {
     const std::string_view reason = duk_safe_to_string(context, -1);
@@ -94,6 +96,13 @@ Result<std::string> RunScript(std::string_view name, const std::string& data) {
 }
 
 }  // namespace
+
+std::optional<FigureKind> FigureNamed(std::string_view name) {
+  for (const KindName& known : kKinds) {
+    if (known.name == name) return known.kind;
+  }
+  return std::nullopt;
+}
 
 Result<FigureKind> FigureOf(std::string_view file_name) {
   constexpr std::string_view kEnding = ".svg";
@@ -117,9 +126,9 @@ Result<void> CheckDrawable() {
                 "this build has no figures (install nodejs and npm, and build again)");
 }
 
-Result<std::string> DrawFigure(FigureKind kind, const std::string& data) {
+Result<std::string> DrawFigure(FigureKind kind, const std::string& data, double width_mm) {
   PERSEUS_RETURN_IF_ERROR(CheckDrawable());
-  return RunScript(NameOf(kind), data);
+  return RunScript(NameOf(kind), data, width_mm);
 }
 
 }  // namespace perseus::report

@@ -11,6 +11,7 @@
 // Thread safety: the functions share no state, so several threads may call them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,11 +33,15 @@ enum class FigureKind {
 // (kInput) for other names; the message has the possible names.
 Result<FigureKind> FigureOf(std::string_view file_name);
 
+// Returns the figure with this name: "frontier", "timeline" and so on.
+std::optional<FigureKind> FigureNamed(std::string_view name);
+
 // Fails (kSystem) if this build has no figures.
 Result<void> CheckDrawable();
 
-// Returns the contents of the file. `data` comes from FormatReportData. Fails (kSystem) as
-// CheckDrawable does, or if the script fails.
-Result<std::string> DrawFigure(FigureKind kind, const std::string& data);
+// Returns the contents of the file. `data` comes from FormatReportData. With a width, the figure is
+// so wide on paper, and its letters are about 7 points high. Without a width (0), the figure is
+// 1000 pixels wide. Fails (kSystem) as CheckDrawable does, or if the script fails.
+Result<std::string> DrawFigure(FigureKind kind, const std::string& data, double width_mm = 0);
 
 }  // namespace perseus::report

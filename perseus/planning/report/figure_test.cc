@@ -115,8 +115,8 @@ class DrawFigureTest : public testing::Test {
     data_ = *FormatReportData(report);
   }
 
-  std::string Draw(FigureKind kind) const {
-    const auto svg = DrawFigure(kind, data_);
+  std::string Draw(FigureKind kind, double width_mm = 0) const {
+    const auto svg = DrawFigure(kind, data_, width_mm);
     EXPECT_TRUE(svg) << svg.error().Message();
     EXPECT_THAT(*svg, StartsWith("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns="));
     EXPECT_TRUE(XmlReader(*svg).Read());
@@ -158,6 +158,33 @@ TEST_F(DrawFigureTest, DrawsWhatLimitsOfClockChangesSave) {
   EXPECT_THAT(svg, HasSubstr(">8.2<"));
   EXPECT_THAT(svg, HasSubstr(">12.5<"));
   EXPECT_THAT(svg, HasSubstr("no slowdown"));
+}
+
+// The bounds of schedules with split backwards are unknown.
+TEST_F(DrawFigureTest, DrawsSchedulesWithoutBounds) {
+  const plan::Planner planner = MakePlanner(MakeSyntheticJob({.stages = 2, .microbatches = 3}));
+  const plan::Plan plan = *planner.PlanFor(planner.baseline().time);
+  constexpr const char* kHostile = "a & b < c > d \"e\" \x02";
+  Report report{.planner = planner,
+                .job = {},
+                .frontier = {},
+                .plans = {{kHostile, plan}},
+                .overlays = {{kHostile, {}}}};
+  report.switch_tradeoff = SwitchTradeoff{kHostile, {{2, {}, {}}}, 0.125};
+  const ScheduleRow row{.name = kHostile, .in_flight = {2, 1}, .saving = 0.1};
+  report.schedule_tradeoff = ScheduleTradeoff{.reference = kHostile,
+                                              .unit = "GiB",
+                                              .memory_source = kHostile,
+                                              .rows = {row, row},
+                                              .timelines = {{kHostile, planner, plan}},
+                                              .conclusion = kHostile};
+  data_ = *FormatReportData(report);
+  for (const FigureKind kind :
+       {FigureKind::kFrontier, FigureKind::kTimeline, FigureKind::kProfile, FigureKind::kSwitches,
+        FigureKind::kMemory, FigureKind::kOrders, FigureKind::kSchedules}) {
+    Draw(kind);
+    Draw(kind, 84);
+  }
 }
 
 TEST_F(DrawFigureTest, RefusesDataThatIsNotAReport) {

@@ -43,8 +43,8 @@ ordered_json DescribeJob(const Report& report) {
 
 // Describes the measured options, the indices of the options that are vertices of the curve, and
 // the published fit.
-ordered_json DescribeOptionSet(const schedule::OptionSet& set, const profile::Curve& curve,
-                               double blocking_power_w) {
+ordered_json DescribeOptionSet(const schedule::OptionSet& set, const profile::KnobLabels& labels,
+                               const profile::Curve& curve, double blocking_power_w) {
   ordered_json object{{"name", set.name},   {"kind", Name(set.kind)},   {"pp_rank", set.pp_rank},
                       {"chunk", set.chunk}, {"baseline", set.baseline}, {"hull", curve.options}};
   for (const char* member : {"frequency_mhz", "time_ns", "energy_j", "knobs"}) {
@@ -54,7 +54,11 @@ ordered_json DescribeOptionSet(const schedule::OptionSet& set, const profile::Cu
     object["frequency_mhz"].push_back(option.frequency_mhz);
     object["time_ns"].push_back(option.time);
     object["energy_j"].push_back(option.energy_j);
-    object["knobs"].push_back(option.other_knobs);
+    ordered_json knobs = option.other_knobs;
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      if (!labels[i].empty()) knobs[i] = profile::KnobText(labels, i, option.other_knobs[i]);
+    }
+    object["knobs"].push_back(std::move(knobs));
   }
   // A front with too few options has no fit.
   if (const auto fit = profile::FitExponential(set.options, blocking_power_w)) {
@@ -80,8 +84,9 @@ ordered_json DescribeWork(const plan::Planner& planner) {
   const schedule::InstructionGraph& graph = planner.graph();
   ordered_json work{{"option_sets", ordered_json::array()}, {"pp_ranks", ordered_json::array()}};
   for (std::size_t i = 0; i < graph.option_sets.size(); ++i) {
-    work["option_sets"].push_back(DescribeOptionSet(
-        graph.option_sets[i], planner.network().curves[i], planner.model().blocking_power_w));
+    work["option_sets"].push_back(DescribeOptionSet(graph.option_sets[i], graph.knob_labels,
+                                                    planner.network().curves[i],
+                                                    planner.model().blocking_power_w));
   }
   for (std::size_t pp_rank = 0; pp_rank < graph.pp_rank_orders.size(); ++pp_rank) {
     work["pp_ranks"].push_back(DescribePpRank(graph, pp_rank));
@@ -314,6 +319,10 @@ Result<std::string> FormatReportData(const Report& report) {
   }
   if (report.schedule_tradeoff) {
     data["schedule_tradeoff"] = DescribeScheduleTradeoff(*report.schedule_tradeoff);
+  }
+  if (const auto& other = report.compared_with) {
+    data["compared_with"] = {
+        {"schedule", other->schedule}, {"time_ns", other->time}, {"energy_j", other->energy_j}};
   }
   // A path may have bytes that are not UTF-8, which JSON forbids. JsonText replaces them.
   return JsonText(data);

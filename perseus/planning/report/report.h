@@ -92,6 +92,13 @@ struct ScheduleTradeoff {
   std::string conclusion;                   // In sentences.
 };
 
+// An iteration of another schedule at maximum frequency.
+struct OtherBaseline {
+  std::string schedule;  // "1f1b".
+  Nanoseconds time = 0;
+  double energy_j = 0;
+};
+
 // Requires that `planner` was created for `job`.
 struct Report {
   const plan::Planner& planner;
@@ -104,6 +111,8 @@ struct Report {
   bool stopped_early = false;           // The user stopped the search for the plans.
   std::optional<SwitchTradeoff> switch_tradeoff = {};
   std::optional<ScheduleTradeoff> schedule_tradeoff = {};
+  // What savings refer to; without it, the baseline of `planner`.
+  std::optional<OtherBaseline> compared_with = {};
 };
 
 // Returns the JSON document. Plans are in order of time, fastest first. Fails (kInput) if the

@@ -44,8 +44,10 @@ class TraceWriter {
     if (plan_file::IsPlanned(set.kind) && option.frequency_mhz > 0) {
       arguments = fmt::format(R"("frequency_mhz":{},)", option.frequency_mhz);
       for (std::size_t i = 0; i < option.other_knobs.size(); ++i) {
+        const std::string value = profile::KnobText(graph_.knob_labels, i, option.other_knobs[i]);
+        const bool has_texts = i < graph_.knob_labels.size() && !graph_.knob_labels[i].empty();
         arguments += fmt::format("{}:{},", QuotedForTrace(graph_.other_knob_names[i]),
-                                 option.other_knobs[i]);
+                                 has_texts ? QuotedForTrace(value) : value);
       }
     }
     if (IsComputation(set.kind)) {

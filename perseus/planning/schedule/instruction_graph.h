@@ -47,6 +47,7 @@ struct Dependency {
 struct InstructionGraph {
   std::string name;
   std::vector<std::string> other_knob_names;
+  profile::KnobLabels knob_labels;
   std::vector<OptionSet> option_sets;
   std::vector<InstructionNode> instructions;     // In a topological order.
   std::vector<Dependency> dependencies;          // With the order of each pp_rank.
@@ -93,6 +94,11 @@ struct PipelineModel {
 // The (pp_rank, chunk) of the profile is the (pp_rank_of_stage, chunk_of_stage) of the schedule. So
 // the profile has as many pp_ranks as the schedule, and as many chunks as a pp_rank has.
 // A dependency within a pp_rank is left out if the order of the pp_rank already implies it.
+//
+// If the profile has a blocking power P_r of each pp_rank, and model.blocking_power_w is their mean
+// P, then each pp_rank waits at its own power. The energy of an option of pp_rank r is then e -
+// (P_r - P) t, where e and t are its energy and time. The energy of an iteration of length T is
+// exact, because sum(e - (P_r - P) t) + P (S T - sum t) = sum e + sum P_r (T - sum of t on r).
 Result<InstructionGraph> BuildInstructionGraph(const Schedule& schedule,
                                                const profile::Profile& profile,
                                                const PipelineModel& model);

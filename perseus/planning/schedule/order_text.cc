@@ -26,6 +26,8 @@ char LetterOf(InstructionKind kind) {
       return 'W';
     case InstructionKind::kRecompute:
       return 'R';
+    case InstructionKind::kOptimizerStep:
+      return 'O';
     default:
       return 'B';
   }

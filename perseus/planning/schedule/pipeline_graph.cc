@@ -35,6 +35,7 @@ class PipelineGraphBuilder {
     PERSEUS_RETURN_IF_ERROR(CheckInputs());
     graph_.name = schedule_.name;
     graph_.other_knob_names = profile_.other_knob_names();
+    graph_.knob_labels = profile_.knob_labels();
     const std::size_t pairs =
         schedule_.pp_rank_of_stage.size() * static_cast<std::size_t>(schedule_.microbatches);
     for (std::vector<int>& instructions : instruction_of_) instructions.resize(pairs, kNone);
@@ -54,12 +55,11 @@ class PipelineGraphBuilder {
     if (auto defect = FindDefect(schedule_)) {
       return Fail("schedule {}: pp_rank {}: {}", schedule_.name, defect->pp_rank, defect->message);
     }
-    if (profile_.pp_ranks() != pp_ranks()) {
+    if (profile_.pp_ranks() != pp_ranks() && !HasStagesOfModel()) {
       return Fail(
           "{} has {} stages, but schedule {} has {} pp_ranks (a profile needs one stage for "
-          "each pp_rank; profile again, or change `pp_ranks`{})",
-          profile_.name(), profile_.pp_ranks(), schedule_.name, pp_ranks(),
-          profile_.pp_ranks() == schedule_.stages() ? ModelStagesRemedy() : "");
+          "each pp_rank, or each stage of the model; profile again, or change `pp_ranks`)",
+          profile_.name(), profile_.pp_ranks(), schedule_.name, pp_ranks());
     }
     // If the profile has chunks that the schedule does not have, they would be ignored without this
     // check.
@@ -71,10 +71,31 @@ class PipelineGraphBuilder {
           "without interleaving, or choose a schedule with {} chunks)",
           profile_.name(), profile_.chunks(), schedule_.name, chunks, profile_.chunks());
     }
+    if (HasStagesOfModel() && profile_.mean_blocking_power_w() == model_.blocking_power_w) {
+      return Fail(
+          "{} has a blocking power for each stage, but schedule {} runs several stages on a "
+          "pp_rank "
+          "(write the column chunk, or remove the column blocking_power)",
+          profile_.name(), schedule_.name);
+    }
     if (model_.gpus_per_stage < 1) {
       return Fail("gpus_per_stage is {} (expected at least 1)", model_.gpus_per_stage);
     }
     return {};
+  }
+
+  // The blocking power of the pp_rank above the mean of all pp_ranks. 0 if they have one.
+  double AboveMeanW(int pp_rank) const {
+    const std::optional<double> mean_w = profile_.mean_blocking_power_w();
+    if (!mean_w || *mean_w != model_.blocking_power_w) return 0;
+    return profile_.blocking_powers_w()[static_cast<std::size_t>(pp_rank)] - *mean_w;
+  }
+
+  // Whether the pp_ranks run several stages, and the profile numbers the stages as the schedule
+  // does.
+  bool HasStagesOfModel() const {
+    return profile_.chunks() == 1 && profile_.pp_ranks() == schedule_.stages() &&
+           schedule_.stages() > pp_ranks();
   }
 
   Result<void> LayOutRank(int pp_rank) {
@@ -125,7 +146,9 @@ class PipelineGraphBuilder {
 
     const int pp_rank = schedule_.pp_rank_of_stage[stage];
     const int chunk = schedule_.chunk_of_stage[stage];
-    const profile::ProfileEntry* entry = profile_.Find(pp_rank, chunk, instruction.kind);
+    const profile::ProfileEntry* entry = HasStagesOfModel()
+                                             ? profile_.Find(instruction.stage, 0, instruction.kind)
+                                             : profile_.Find(pp_rank, chunk, instruction.kind);
     if (entry == nullptr) return FailWithMissingEntry(pp_rank, chunk, instruction.kind);
     OptionSet set{.name = OptionSetName(pp_rank, chunk, instruction.kind),
                   .kind = instruction.kind,
@@ -134,6 +157,12 @@ class PipelineGraphBuilder {
                   .options = entry->options,
                   .baseline = FindBaseline(entry->options)};
     for (profile::Option& option : set.options) {
+      option.energy_j -= AboveMeanW(pp_rank) * ToSeconds(option.time);
+      if (option.energy_j <= 0) {
+        return Fail(InFile(profile_.name()),
+                    "{}: draws less than a waiting GPU (correct the column blocking_power)",
+                    set.name);
+      }
       option.energy_j *= model_.gpus_per_stage;
       option.energy_ci_j *= model_.gpus_per_stage;
     }
@@ -145,8 +174,9 @@ class PipelineGraphBuilder {
     profile::Option option;
     option.time = cost.time;
     option.other_knobs.resize(profile_.other_knob_names().size());
-    const double energy_j =
-        cost.energy_j < 0 ? model_.blocking_power_w * ToSeconds(cost.time) : cost.energy_j;
+    const double energy_j = cost.energy_j < 0
+                                ? model_.blocking_power_w * ToSeconds(cost.time)
+                                : cost.energy_j - AboveMeanW(pp_rank) * ToSeconds(cost.time);
     option.energy_j = energy_j * model_.gpus_per_stage;
     return AddOptions({.name = fmt::format("pp_rank {} {}", pp_rank, Name(kind)),
                        .kind = kind,
@@ -173,28 +203,13 @@ class PipelineGraphBuilder {
     const int chunks = schedule_.stages() / pp_ranks();
     const int ranks = stages / chunks;
     if (chunks < 2 || ranks < 2 || stages % chunks != 0) return "";
-    const std::string start = fmt::format(
-        "; if its {} stages are those of the model, use `pp_ranks = {}`, and number them ", stages,
-        ranks);
-    if (chunks == 2 && schedule_.pp_rank_of_stage.back() == 0) {
-      return start +
-             fmt::format(
-                 "in a V: stage s below {} is chunk 0 of pp_rank s, and any other is chunk 1 of "
-                 "pp_rank {} - s",
-                 ranks, stages - 1);
-    }
-    for (std::size_t stage = 0; stage < schedule_.pp_rank_of_stage.size(); ++stage) {
-      if (schedule_.pp_rank_of_stage[stage] != static_cast<int>(stage) % pp_ranks()) return "";
-    }
-    return start + fmt::format(
-                       "in rounds, with the columns pp_rank and chunk: stage s is chunk "
-                       "floor(s / {0}) of pp_rank s mod {0}",
+    return fmt::format("; if its {} stages are those of the model, use `pp_ranks = {}`", stages,
                        ranks);
   }
 
   tl::unexpected<Error> FailWithMissingEntry(int pp_rank, int chunk, InstructionKind kind) const {
     const std::string missing = OptionSetName(pp_rank, chunk, kind);
-    if (chunk >= profile_.chunks()) {
+    if (chunk >= profile_.chunks() && !HasStagesOfModel()) {
       return Fail(
           InFile(profile_.name()),
           "{} is missing: schedule {} runs several chunks on a pp_rank, but the profile has "
@@ -289,8 +304,7 @@ class PipelineGraphBuilder {
   // instructions increase along the order of a pp_rank.
   bool FollowsOnRank(int from, int to) const { return RankOf(from) == RankOf(to) && from < to; }
 
-  static constexpr std::size_t kComputations =
-      static_cast<std::size_t>(InstructionKind::kRecompute) + 1;
+  static constexpr std::size_t kComputations = kComputationKinds;
 
   const Schedule& schedule_;
   const profile::Profile& profile_;

@@ -71,10 +71,10 @@ Result<Schedule> GenerateSchedule(const ScheduleSpec& spec);
 
 // Reads the CSV that torch.distributed.pipelining dumps and loads. It has one row for each pp_rank,
 // and one cell for each instruction: <stage><kind><microbatch>. The kinds are: F forward; I dgrad;
-// W wgrad; BW full backward; R recompute; B full backward, or dgrad if the file also has a W of the
-// same stage and microbatch. "(0F7;7B3)OVERLAP_F_B" contains its instructions in that order. Other
-// cells are not computations and are skipped: SEND_*, RECV_*, UNSHARD, RESHARD, REDUCE_GRAD,
-// "(0SEND_F0;2RECV_F0)BATCH_P2P" and empty cells.
+// W wgrad; BW full backward; R recompute; O optimizer step (not PyTorch's); B full backward, or
+// dgrad if the file also has a W of the same stage and microbatch. "(0F7;7B3)OVERLAP_F_B" contains
+// its instructions in that order. Other cells are not computations and are skipped: SEND_*, RECV_*,
+// UNSHARD, RESHARD, REDUCE_GRAD, "(0SEND_F0;2RECV_F0)BATCH_P2P" and empty cells.
 Result<Schedule> ParseSchedule(std::string_view text, std::string_view name);
 
 // Writes the same format: only computations, without bubbles. (PyTorch's letters: F, I, W, B; R.)
@@ -99,9 +99,9 @@ struct ScheduleDefect {
 };
 
 // For every microbatch, every stage has to run one forward, either one full backward or one dgrad
-// and one wgrad, and at most one recompute. All of them must be on the pp_rank that holds the
-// stage. Returns the first defect, by stage and microbatch. Time and memory are proportional to the
-// number of instructions, even if their numbers are huge.
+// and one wgrad, and at most one recompute and one optimizer step. All of them must be on the
+// pp_rank that holds the stage. Returns the first defect, by stage and microbatch. Time and memory
+// are proportional to the number of instructions, even if their numbers are huge.
 std::optional<ScheduleDefect> FindDefect(const Schedule& schedule);
 
 // "forward of microbatch 3 (stage 2)".

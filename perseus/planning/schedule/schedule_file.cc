@@ -1,5 +1,6 @@
 // Reads and writes schedules in the format of torch.distributed.pipelining (schedule.h).
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -8,7 +9,9 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/planning/schedule/schedule.h"
@@ -65,6 +68,7 @@ std::optional<ParsedInstruction> ParseLetters(std::string_view letters) {
   if (letters == "I") return ParsedInstruction{{kBackwardInput}};
   if (letters == "W") return ParsedInstruction{{kBackwardWeight}};
   if (letters == "R") return ParsedInstruction{{kRecompute}};
+  if (letters == "O") return ParsedInstruction{{kOptimizerStep}};
   return std::nullopt;
 }
 
@@ -80,15 +84,114 @@ std::string_view Letter(InstructionKind kind) {
       return "W";
     case InstructionKind::kRecompute:
       return "R";
+    case InstructionKind::kOptimizerStep:
+      return "O";
     default:
       return "";  // A schedule has no fixed instructions.
   }
 }
 
+std::vector<std::string_view> Lines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) lines.push_back(TakeUntil(text, '\n'));
+  return lines;
+}
+
+// Whether the text is the table that PyTorch prints for a schedule: a row for each step, and a
+// column for each pp_rank below its name.
+//
+//            Rank 0  Rank 1
+//   Step 0:  0F0
+//   Step 1:  0F1     1F0
+bool IsPrintedTable(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && text.substr(first).starts_with("Rank 0");
+}
+
+// Returns where the column of each pp_rank begins.
+std::vector<std::size_t> ColumnsOf(std::string_view header) {
+  std::vector<std::size_t> columns;
+  for (std::size_t at = header.find("Rank "); at != std::string_view::npos;
+       at = header.find("Rank ", at + 1)) {
+    columns.push_back(at);
+  }
+  return columns;
+}
+
+// Returns the cells of a row, by pp_rank. A row with a cell for each pp_rank may have lost its
+// spaces. Otherwise, a cell is below the name of its pp_rank.
+std::optional<std::vector<std::string>> CellsOf(std::string_view row,
+                                                const std::vector<std::size_t>& columns) {
+  const std::size_t begin = row.find(':') + 1;
+  std::vector<std::string> cells;
+  std::vector<std::string> aligned(columns.size());
+  bool is_aligned = true;
+  for (std::size_t at = row.find_first_not_of(" \t\r", begin); at < row.size();) {
+    const std::size_t end = std::min(row.size(), row.find_first_of(" \t\r", at));
+    cells.emplace_back(row.substr(at, end - at));
+    const auto column = std::ranges::find(columns, at);
+    is_aligned = is_aligned && column != columns.end();
+    if (is_aligned) aligned[static_cast<std::size_t>(column - columns.begin())] = cells.back();
+    at = std::min(row.size(), row.find_first_not_of(" \t\r", end));
+  }
+  if (cells.size() == columns.size()) return cells;
+  return is_aligned ? std::optional(aligned) : std::nullopt;
+}
+
+// Returns the printed table in the format of the file: a row for each pp_rank.
+Result<std::string> RowsOfPrintedTable(std::string_view text, std::string_view name) {
+  std::vector<std::size_t> columns;
+  std::vector<std::string> rows;
+  for (std::string_view line : Lines(text)) {
+    line = line.substr(0, line.find("<--"));  // PyTorch marks the step that failed.
+    if (columns.empty()) {
+      columns = ColumnsOf(line);
+      rows.resize(columns.size());
+    } else if (Trimmed(line).starts_with("Step ")) {
+      const auto cells = CellsOf(line, columns);
+      if (!cells) {
+        return Fail(
+            InFile(name),
+            "{}: the cells are not below the names of the pp_ranks (copy the table with all "
+            "its spaces)",
+            Excerpt(Trimmed(line.substr(0, line.find(':')))));
+      }
+      for (std::size_t i = 0; i < rows.size(); ++i) rows[i] += (*cells)[i] + ",";
+    }
+  }
+  return fmt::format("{}", fmt::join(rows, "\n"));
+}
+
+// Returns the stages of the instructions in a cell.
+std::vector<int> StagesOf(std::string_view cell) {
+  std::vector<int> stages;
+  if (cell.starts_with('(')) cell = cell.substr(1, cell.find(')') - 1);
+  while (!cell.empty()) {
+    std::string_view action = Trimmed(TakeUntil(cell, ';'));
+    if (const auto stage = TakeNumber(action)) stages.push_back(*stage);
+  }
+  return stages;
+}
+
+// Whether each stage has a column of its own or shares one, so that columns are pp_ranks.
+bool IsTransposed(std::string_view text) {
+  std::map<int, std::size_t> column_of_stage;
+  std::size_t columns = 0;
+  for (std::string_view row : Lines(text)) {
+    for (std::size_t column = 0; !row.empty(); ++column) {
+      columns = std::max(columns, column + 1);
+      for (const int stage : StagesOf(Trimmed(TakeUntil(row, ',')))) {
+        if (column_of_stage.emplace(stage, column).first->second != column) return false;
+      }
+    }
+  }
+  return columns > 1;
+}
+
 class ScheduleReader {
  public:
-  ScheduleReader(std::string_view text, std::string_view name) : rest_(text), name_(name) {
-    if (rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
+  ScheduleReader(std::string_view text, std::string_view name)
+      : text_(text), rest_(text), name_(name) {
     while (rest_.ends_with('\n') || rest_.ends_with('\r')) rest_.remove_suffix(1);
   }
 
@@ -171,11 +274,7 @@ class ScheduleReader {
     parsed->instruction.microbatch = *microbatch;
     const auto [home, first] = pp_rank_of_stage_.emplace(*stage, pp_rank());
     if (!first && home->second != pp_rank()) {
-      return Fail(
-          InFile(name_),
-          "row {}: {} is here, but stage {} is on pp_rank {} in row {} (keep each stage on one "
-          "pp_rank)",
-          row_number(), cell, *stage, home->second, home->second + 1);
+      return FailOfTwoRanks(cell, *stage, home->second);
     }
     microbatches_ = std::max(microbatches_, std::int64_t{*microbatch} + 1);
     if (parsed->is_b) {
@@ -185,6 +284,20 @@ class ScheduleReader {
     }
     schedule_.pp_ranks.back().push_back(parsed->instruction);
     return {};
+  }
+
+  Result<void> FailOfTwoRanks(std::string_view cell, int stage, int home) const {
+    if (IsTransposed(text_)) {
+      return Fail(InFile(name_),
+                  "row {}: {} is here, but stage {} is in row {}: the columns are the pp_ranks "
+                  "(transpose the file, so that it has a row for each pp_rank)",
+                  row_number(), cell, stage, home + 1);
+    }
+    return Fail(
+        InFile(name_),
+        "row {}: {} is here, but stage {} is on pp_rank {} in row {} (keep each stage on one "
+        "pp_rank. For a schedule with copies of a stage, such as DualPipe, write a `graph`)",
+        row_number(), cell, stage, home, home + 1);
   }
 
   Result<void> PlaceStages() {
@@ -236,6 +349,7 @@ class ScheduleReader {
     std::size_t position;
   };
 
+  std::string_view text_;
   std::string_view rest_;
   std::string_view name_;
   Schedule schedule_;
@@ -248,7 +362,10 @@ class ScheduleReader {
 }  // namespace
 
 Result<Schedule> ParseSchedule(std::string_view text, std::string_view name) {
-  return ScheduleReader(text, name).Read();
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  if (!IsPrintedTable(text)) return ScheduleReader(text, name).Read();
+  PERSEUS_ASSIGN_OR_RETURN(const std::string rows, RowsOfPrintedTable(text, name));
+  return ScheduleReader(rows, name).Read();
 }
 
 std::string FormatSchedule(const Schedule& schedule) {

@@ -91,6 +91,13 @@ INSTANTIATE_TEST_SUITE_P(
                         "dump.csv: row 2: pp_rank 1 has no instructions"},
         ScheduleRefusal{"TwoRanks", "0F0,0B0\n0F1,0B1",
                         "dump.csv: row 2: 0F1 is here, but stage 0 is on pp_rank 0 in row 1"},
+        ScheduleRefusal{
+            "Transposed", "0F0,\n0F1,1F0\n0B0,1B0\n0B1,1F1\n,1B1",
+            "dump.csv: row 2: 0F1 is here, but stage 0 is in row 1: the columns are the "
+            "pp_ranks (transpose the file"},
+        ScheduleRefusal{"Bidirectional", "0F0,1F1,0B0,1B1\n1F0,0F1,1B0,0B1",
+                        "(keep each stage on one pp_rank. For a schedule with copies of a stage, "
+                        "such as DualPipe, write a `graph`)"},
         ScheduleRefusal{"StageGap", "0F0,0B0\n2F0,2B0",
                         "dump.csv: row 2: stage 2 is here, but stage 1 is in no row"},
         ScheduleRefusal{"MicrobatchGap", "0F0,0B0,0F2,0B2",
@@ -121,6 +128,22 @@ TEST(ScheduleFile, SkipsBatchesOfCommunications) {
       "dump");
   ASSERT_TRUE(batched) << batched.error().Message();
   EXPECT_EQ(FormatSchedule(*batched), "0F0,2F0,2B0,0B0\n1F0,3F0,3B0,1B0\n");
+}
+
+TEST(ScheduleFile, ReadsTheTableThatTorchPrints) {
+  constexpr std::string_view kRead = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
+  EXPECT_EQ(Read("         Rank 0  Rank 1 \n"
+                 "Step 00: 0F0            \n"
+                 "Step 01: 0F1     1F0    \n"
+                 "Step 02:         1B0    \n"
+                 "Step 03: 0B0     1F1     <-- ERROR HERE\n"
+                 "Step 04:         1B1\n"
+                 "Step 05: 0B1\n\n"),
+            kRead);
+  EXPECT_EQ(Read("Rank 0 Rank 1\nStep 0: 0F0 1F0\nStep 1: 0B0 1B0\n"), "0F0,0B0\n1F0,1B0\n");
+  EXPECT_EQ(Read("Rank 0 Rank 1\nStep 0: 0F0\nStep 1: 0B0 1F0\n"),
+            "dump.csv: \"Step 0\": the cells are not below the names of the pp_ranks (copy the "
+            "table with all its spaces)");
 }
 
 TEST(ScheduleFile, ReadsTheSameScheduleThatItWrote) {

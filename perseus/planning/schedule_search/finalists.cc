@@ -24,21 +24,28 @@ double BubbleOf(const plan::Planner& planner) {
 // The effort of the searches for few changes, relative to their default. These searches only
 // compare schedules. Another search makes the final plan.
 constexpr double kEffortOfFewChanges = 0.25;
+// If changes have a latency or a cost, few changes are often better, also without a limit.
+constexpr int kFewChanges = 16;
 
 Result<plan::Plan> PlanWithLimit(const plan::Planner& planner, Nanoseconds deadline,
                                  const few_switches::ChangeLimit& changes,
                                  const plan::SearchLimits& limits) {
   PERSEUS_ASSIGN_OR_RETURN(auto plan, planner.PlanFor(deadline, limits));
-  if (changes.IsNone()) return plan;
-  const int most_changes = changes.most_changes
-                               ? *changes.most_changes
-                               : few_switches::MostChanges(*changes.changes_per_s, deadline);
+  if (changes.IsNone() && planner.model().SwitchesAreFree()) return plan;
+  const int most_changes = changes.most_changes ? *changes.most_changes
+                           : changes.changes_per_s
+                               ? few_switches::MostChanges(*changes.changes_per_s, deadline)
+                               : kFewChanges;
   PERSEUS_ASSIGN_OR_RETURN(
       auto limited,
       few_switches::PlanFewSwitches(
           planner, deadline, std::span(&most_changes, 1), std::span(&plan, 1),
           {.effort = kEffortOfFewChanges, .stop = limits.stop, .finish = limits.finish}));
-  if (limited.front().plan) return *std::move(limited.front().plan);
+  const std::optional<plan::Plan>& found = limited.front().plan;
+  if (changes.IsNone() && (!found || found->evaluation.energy_j >= plan.evaluation.energy_j)) {
+    return plan;
+  }
+  if (found) return *found;
   return FailAs(ErrorKind::kUnreachable,
                 "found no plan with at most {} clock changes per GPU that takes at most {:.6f} s "
                 "(allow more changes)",

@@ -37,7 +37,7 @@ struct RelaxedOptimum {
     return parts[Index(instruction)];
   }
 
-  static constexpr int kKinds = static_cast<int>(InstructionKind::kRecompute) + 1;
+  static constexpr int kKinds = kComputationKinds;
   std::size_t Index(const schedule::Instruction& instruction) const {
     return At((instruction.stage * kKinds + static_cast<int>(instruction.kind)) * microbatches +
               instruction.microbatch);

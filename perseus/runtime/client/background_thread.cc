@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -204,8 +205,22 @@ Nanoseconds BackgroundThread::Turn() {
   WriteSteps(now);
   core_.ReportTroubles();
   core_.tables.FreeRetired();
-  if (!IsRecording()) return now + kQuietTurn;
-  return std::clamp(meter_.due(), now, now + kRecordingTurn);
+  const Nanoseconds next =
+      IsRecording() ? std::min(meter_.due(), now + kRecordingTurn) : now + kQuietTurn;
+  return std::clamp(ReturnClock(now), now, std::max(now, next));
+}
+
+// Requests the clock for the next step when it is time. Returns when it will be.
+Nanoseconds BackgroundThread::ReturnClock(Nanoseconds now) {
+  constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
+  Nanoseconds at = core_.return_at.load(std::memory_order_acquire);
+  if (at == 0) return kNever;
+  if (at > now) return at;
+  const int wanted_mhz = core_.return_mhz.load(std::memory_order_relaxed);
+  // The training thread may end the instruction meanwhile.
+  if (!core_.return_at.compare_exchange_strong(at, 0)) return now;
+  static_cast<void>(core_.clock_requester.TryRequest(wanted_mhz, now));
+  return kNever;
 }
 
 void BackgroundThread::End() {
@@ -391,13 +406,19 @@ void BackgroundThread::MeasureEnergy(Nanoseconds now) {
   if (IsRecording()) {
     next_look_ = 0;
     if (now >= meter_.due()) {
-      if (const auto reading = meter_.Look()) recorder_.Add(*reading);
+      if (const auto reading = meter_.Look()) {
+        recorder_.Add(*reading);
+        core_.recent_steps.Add(*reading);
+      }
     }
   } else {
     if (now < next_look_) return;
     meter_.ReadState();
     const bool is_on_trial = meter_.telemetry().counter == device::CounterState::kOnTrial;
     next_look_ = now + (is_on_trial ? kQuietTurn : kQuietLookEvery);
+    if (const auto energy_j = meter_.telemetry().energy_j) {
+      core_.recent_steps.Add(EnergyReading{now, now, *energy_j});
+    }
   }
   if (const auto reached = meter_.ReachedClock()) recorder_.Add(*reached);
   if (meter_.info() == nullptr) return;
@@ -431,7 +452,10 @@ void BackgroundThread::WriteSteps(Nanoseconds now) {
   const auto steps = recorder_.TakeFinished(now, [this, may_ask](int timing) {
     return may_ask ? core_.streams.Times(timing) : StreamTiming{StreamTiming::State::kLost, 0, 0};
   });
-  for (const protocol::RanStep& step : steps) Write(step);
+  for (const protocol::RanStep& step : steps) {
+    core_.recent_steps.Add(step);
+    Write(step);
+  }
 }
 
 void BackgroundThread::Write(const protocol::RankRecord& record) {

@@ -97,6 +97,7 @@ class BackgroundThread {
   void LoseLease(const std::string& cause, const std::string& message);
   void CheckLease(Nanoseconds now);
   void RestIfIdle(Nanoseconds now);
+  Nanoseconds ReturnClock(Nanoseconds now);
   void CollectAnswer();
   void CountSkipped(const Lease& lease);
   void LookForAssignment(Nanoseconds now);

@@ -9,6 +9,21 @@ namespace {
 
 constexpr int kMostChunks = 4096;
 constexpr double kMostSlowdown = 100;  // An agent accepts at most this slowdown.
+// Some switches take longer than the usual latency. An early one costs energy only.
+constexpr double kLeadInLatencies = 1.5;
+
+// Lets the clock return before the optimizer, which memory limits, has ended its step.
+void AddLead(ClockTable& table, const plan_file::PlannedInstruction& last, Nanoseconds latency) {
+  const int first_mhz = table.order.front().frequency_mhz;
+  int& last_mhz = table.order.back().frequency_mhz;
+  if (last.kind != InstructionKind::kOptimizerStep || last_mhz == 0 || last_mhz >= first_mhz)
+    return;
+  table.lead = static_cast<Nanoseconds>(kLeadInLatencies * static_cast<double>(latency));
+  table.last_duration = last.duration;
+  if (table.lead < last.duration) return;
+  last_mhz = first_mhz;
+  table.lead = 0;
+}
 
 }  // namespace
 
@@ -34,9 +49,11 @@ Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int
   table.name = name;
   if (plan.pp_ranks[static_cast<std::size_t>(rank)].is_cut) return table;
   table.source = ClockTable::Source::kPlan;
+  const plan_file::PlannedInstruction* last = nullptr;
   for (const plan_file::PlannedInstruction& instruction :
        plan.pp_ranks[static_cast<std::size_t>(rank)].instructions) {
     if (!IsComputation(instruction.kind)) continue;
+    last = &instruction;
     table.order.push_back(
         {instruction.kind, instruction.microbatch, instruction.chunk, instruction.frequency_mhz});
   }
@@ -44,6 +61,7 @@ Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int
     return Fail(InFile(name), "rank {} of the plan computes nothing (plan for this job's schedule)",
                 rank);
   }
+  AddLead(table, *last, plan.job.switch_latency);
   if (plan.baseline_time > 0) {
     const double slowdown =
         static_cast<double>(plan.time) / static_cast<double>(plan.baseline_time);

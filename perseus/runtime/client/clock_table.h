@@ -34,7 +34,7 @@ struct ClockTable {
     kKinds,  // `kind_clocks`, in any order.
     kOwn,    // An assignment says that the session's own plan, if any, is in force.
   };
-  static constexpr int kKinds = 5;  // The number of kinds that a profile measures.
+  static constexpr int kKinds = kComputationKinds;
 
   Source source = Source::kNone;
   std::vector<PlannedClock> order;
@@ -46,7 +46,11 @@ struct ClockTable {
   Nanoseconds expires = 0;      // CLOCK_MONOTONIC; 0: never.
   bool is_recorded = true;      // Whether its steps are written to the rank log.
   double slowdown = 1;          // The planned slowdown of an iteration, 1 to 100.
-  std::string name;             // The name of the plan file.
+  // How long before the end of the last instruction the first clock of the next step is requested,
+  // and the planned time of that instruction. 0: the next step requests its first clock.
+  Nanoseconds lead = 0;
+  Nanoseconds last_duration = 0;
+  std::string name;  // The name of the plan file.
 
   ClockTable* next = nullptr;  // For the owner's list.
 
@@ -58,7 +62,12 @@ struct ClockTable {
   }
 };
 
-// The clocks of `rank` in the plan. Source::kNone if the file has only the instructions of other
+// The clocks of `rank` in the plan. If the plan ends with the step of an optimizer at a lower clock
+// than that of the first instruction, the next step follows at once, without a pipeline. So its
+// first clock has a lead over the switch latency. If the optimizer is shorter than the lead, its
+// clock is not lowered.
+//
+// Source::kNone if the file has only the instructions of other
 // ranks. Fails (kInput) if the text is not a plan, is a plan of a general graph, has no such rank,
 // or is for another number of ranks than `pp_ranks` (0: unknown). `name` is the name of the file.
 Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int rank,

@@ -49,6 +49,27 @@ TEST(CompilePlan, OfAFileThatIsCutDownToOthersThereIsNothingToFollow) {
             ClockTable::Source::kPlan);
 }
 
+TEST(CompilePlan, TheClockReturnsBeforeTheOptimizerHasEnded) {
+  plan_file::PlanFile plan = PlanTwoRanks();
+  plan.job.switch_latency = 2 * kMillisecond;
+  const auto table_of = [&] {
+    return ValueOf(CompilePlan(plan_file::FormatPlan(plan), "plan.json", 0));
+  };
+  EXPECT_EQ(table_of().lead, 0) << "a pipeline waits at the end of a step";
+  auto& instructions = plan.pp_ranks[0].instructions;
+  const int first_mhz = instructions.front().frequency_mhz;
+  plan_file::PlannedInstruction& last = instructions.back();
+  last.kind = InstructionKind::kOptimizerStep;
+  last.frequency_mhz = first_mhz - 15;
+  last.duration = 20 * kMillisecond;
+  EXPECT_EQ(table_of().lead, 3 * kMillisecond);
+  EXPECT_EQ(table_of().last_duration, 20 * kMillisecond);
+  EXPECT_EQ(table_of().order.back().frequency_mhz, first_mhz - 15);
+  last.duration = 3 * kMillisecond;
+  EXPECT_EQ(table_of().lead, 0);
+  EXPECT_EQ(table_of().order.back().frequency_mhz, first_mhz) << "too short for a lower clock";
+}
+
 TEST(CompilePlan, SaysWhatIsWrong) {
   EXPECT_THAT(
       CompilePlan(plan_file::FormatPlan(PlanTwoRanks()), "plan.json", 2),

@@ -56,7 +56,20 @@ int HotPath::ClockAt(std::size_t position) const {
   return position < order.size() ? order[position].frequency_mhz : kNoChange;
 }
 
+// Whether the first clock of the next step is requested before this instruction ends.
+bool HotPath::IsLast(std::size_t position) const {
+  const ClockTable* const table = clocks_.table();
+  return IsFollowingPlan() && table->lead > 0 && position + 1 == table->order.size();
+}
+
+HotPath::Return HotPath::ReturnOfClock() const {
+  if (!is_in_instruction_ || !IsLast(position_)) return {};
+  const ClockTable& table = *clocks_.table();
+  return {began_ + table.last_duration - table.lead, table.order.front().frequency_mhz};
+}
+
 int HotPath::ClockOfNext() const {
+  if (position_ > 0 && IsLast(position_ - 1)) return clocks_.table()->order.front().frequency_mhz;
   if (IsFollowingPlan()) return ClockAt(position_);
   if (!Uses(ClockTable::Source::kKinds) || position_ >= learned_size_) return kNoChange;
   return clocks_.table()->ClockOf(learned_[position_].kind, learned_[position_].chunk);
@@ -178,6 +191,8 @@ int HotPath::InstructionBegin(const Instruction& what, Nanoseconds now) {
   if (IsFollowingPlan()) {
     const std::vector<PlannedClock>& order = clocks_.table()->order;
     if (position_ >= order.size()) {
+      // A plan without an optimizer. It has the clock of the last backward.
+      if (what.kind == InstructionKind::kOptimizerStep) return kNoChange;
       LeavePlan(nullptr, &what);
       return 0;
     }
@@ -208,6 +223,23 @@ HotPath::Ended HotPath::InstructionEndOn(int timing) {
   return EndInstruction(event);
 }
 
+void HotPath::AddWait(Nanoseconds begin, Nanoseconds end) {
+  Event event;
+  event.type = Event::Type::kWait;
+  event.begin = begin;
+  event.end = end;
+  static_cast<void>(Record(event));
+}
+
+bool HotPath::AddWaitOn(int timing) {
+  Event event;
+  event.type = Event::Type::kStreamWait;
+  event.timing = timing;
+  if (timing != kNoTimes) return Record(event);
+  Drop();  // Without its waits, the instruction would look longer than it is.
+  return false;
+}
+
 HotPath::Ended HotPath::EndInstruction(Event event) {
   is_in_instruction_ = false;
   event.what = what_;
@@ -221,7 +253,7 @@ HotPath::Ended HotPath::EndInstruction(Event event) {
   Bump(counters_.instructions);
   if (position_ < kLongestLearned) learned_[position_] = what_;
   ++position_;
-  return {ClockOfNext(), is_taken};
+  return {ClockOfNext(), IsLast(position_ - 1) ? clocks_.table()->lead : 0, is_taken};
 }
 
 }  // namespace perseus::client

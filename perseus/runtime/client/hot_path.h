@@ -35,14 +35,21 @@ struct Instruction {
 
 // An entry of the record. The background thread reads it.
 struct Event {
-  enum class Type : std::uint8_t { kStepBegin, kInstruction, kStreamInstruction, kStepEnd };
+  enum class Type : std::uint8_t {
+    kStepBegin,
+    kInstruction,
+    kStreamInstruction,
+    kWait,  // Within the instruction that ends next.
+    kStreamWait,
+    kStepEnd
+  };
   Type type = Type::kStepBegin;
   bool has_plan = false;  // kStepEnd: a plan was in force.
   bool on_plan = false;   // kStepEnd.
   bool is_whole = true;   // kStepEnd: training ran all of it, and no instruction was dropped.
   Instruction what;
   int frequency_mhz = 0;
-  int timing = 0;         // kStreamInstruction: the pair of events that has its times.
+  int timing = 0;         // kStream…: the pair of events that has its times.
   Nanoseconds begin = 0;  // CLOCK_MONOTONIC. kStepBegin and kStepEnd: the time of the call.
   Nanoseconds end = 0;
   std::int64_t step = 0;     // kStepBegin.
@@ -112,15 +119,28 @@ class HotPath {
   // For work on a stream: `timing` is the pair of events that has the times, or kNoTimes.
   struct Ended {
     int wanted = kNoChange;
+    Nanoseconds lead = 0;   // How long before the end of the instruction.
     bool is_taken = false;  // The pair is in the record. The background thread releases it.
   };
   Ended InstructionEndOn(int timing);
   static constexpr int kNoTimes = -1;
+  // Records a part of the running instruction in which the GPU waited for other ranks.
+  void AddWait(Nanoseconds begin, Nanoseconds end);
+  // The same on a stream. Returns whether the pair is in the record.
+  bool AddWaitOn(int timing);
 
   // Sets the session's own plan, from the next step on. Not for the hot path: it frees memory.
   void Follow(std::unique_ptr<ClockTable> table) { clocks_.SetOwn(std::move(table)); }
 
   bool is_in_instruction() const { return is_in_instruction_; }
+
+  // When the running instruction is about to end, so that the first clock of the next step has to
+  // be requested (ClockTable::lead), and that clock. at: 0: never.
+  struct Return {
+    Nanoseconds at = 0;
+    int frequency_mhz = 0;
+  };
+  Return ReturnOfClock() const;
 
  private:
   static constexpr std::size_t kLongestLearned = 16'384;  // Instructions of a step.
@@ -131,6 +151,7 @@ class HotPath {
   int ClockAt(std::size_t position) const;
   int FirstClock() const;
   int ClockOfNext() const;
+  bool IsLast(std::size_t position) const;
   bool IsFollowingPlan() const { return Uses(ClockTable::Source::kPlan) && !is_off_plan_; }
   bool Uses(ClockTable::Source source) const {
     return clocks_.table() != nullptr && clocks_.table()->source == source;

@@ -106,6 +106,24 @@ TEST_F(HotPathTest, ABaselineStepHasNoPlan) {
   EXPECT_TRUE(end.on_plan);
 }
 
+TEST_F(HotPathTest, TheClockReturnsBeforeTheLastInstructionEnds) {
+  for (const Nanoseconds lead : {Nanoseconds{0}, Nanoseconds{30}}) {
+    auto table = PlanOfFour();
+    table->lead = lead;
+    table->last_duration = 100;
+    tables_.Offer(std::move(table));
+    hot_.StepBegin(0);
+    Run({{kF, 0, 0}, {kF, 1, 0}, {kB, 0, 0}});
+    EXPECT_EQ(hot_.ReturnOfClock().at, 0);
+    hot_.InstructionBegin({kB, 1, 0}, 1000);
+    EXPECT_EQ(hot_.ReturnOfClock().at, lead > 0 ? 1070 : 0);
+    EXPECT_EQ(hot_.ReturnOfClock().frequency_mhz, lead > 0 ? 1000 : 0);
+    EXPECT_EQ(hot_.InstructionEnd(1100), lead > 0 ? 1000 : kNoChange);
+    EXPECT_EQ(hot_.ReturnOfClock().at, 0);
+    hot_.StepEnd(1100);
+  }
+}
+
 TEST_F(HotPathTest, RequestsTheNextClockWhenAnInstructionEnds) {
   tables_.Offer(PlanOfFour());
   EXPECT_EQ(hot_.StepBegin(0), 1000);
@@ -168,6 +186,17 @@ TEST_F(HotPathTest, AStepWithMoreInstructionsIsOffThePlan) {
   hot_.StepEnd(60);
   EXPECT_EQ(counters_.steps_off_plan.load(), 1U);
   EXPECT_FALSE(trouble_.has_expected);
+}
+
+TEST_F(HotPathTest, APlanWithoutAnOptimizerIsFollowed) {
+  tables_.Offer(PlanOfFour());
+  for (int step = 0; step < 2; ++step) {
+    EXPECT_EQ(hot_.StepBegin(0), 1000);
+    Run({{kF, 0, 0}, {kF, 1, 0}, {kB, 0, 0}, {kB, 1, 0}});
+    EXPECT_THAT(Run({{InstructionKind::kOptimizerStep, 0, 0}}), ElementsAre(kNoChange, kNoChange));
+    EXPECT_EQ(hot_.StepEnd(60), kNoChange);
+  }
+  EXPECT_EQ(counters_.steps_off_plan.load(), 0U);
 }
 
 TEST_F(HotPathTest, AShortLastBatchIsOffThePlan) {

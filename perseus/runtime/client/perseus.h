@@ -64,7 +64,8 @@ enum {
   PERSEUS_BACKWARD = 1,        /* The full backward pass. */
   PERSEUS_BACKWARD_INPUT = 2,  /* dgrad alone. */
   PERSEUS_BACKWARD_WEIGHT = 3, /* wgrad alone. */
-  PERSEUS_RECOMPUTE = 4
+  PERSEUS_RECOMPUTE = 4,
+  PERSEUS_OPTIMIZER_STEP = 5 /* Microbatch 0, after all others. */
 };
 
 /* If a text is NULL, the library reads the environment variable named beside it. If this is unset
@@ -159,6 +160,12 @@ PERSEUS_API void perseus_instruction_begin_on(perseus_session* session, int32_t 
                                               int32_t microbatch, int32_t chunk, void* stream);
 PERSEUS_API void perseus_instruction_end_on(perseus_session* session, void* stream);
 
+/* Call these within an instruction, around each part in which its GPU waits for other ranks, such
+ * as for the weights of a layer. An instruction on a stream waits on this stream. The time between
+ * the two calls then does not count as work of the instruction. */
+PERSEUS_API void perseus_wait_begin(perseus_session* session);
+PERSEUS_API void perseus_wait_end(perseus_session* session);
+
 /* Follows this plan file from the next step on. NULL: no plan. Returns 0, or -1 if the file has no
  * plan for this rank (a warning says why, and the previous plan stays in force). Not for the hot
  * path. */
@@ -186,6 +193,20 @@ typedef struct perseus_counters {
                                agent --max-changes). The GPU kept the higher clock meanwhile. */
 } perseus_counters;
 PERSEUS_API void perseus_read_counters(const perseus_session* session, perseus_counters* counters);
+
+/* What the steps of this rank cost lately: those of the last 30 s, and at least 8. A step counts
+ * when its work is done. */
+typedef struct perseus_costs {
+  size_t size;            /* sizeof(perseus_costs); set it before the call. */
+  uint64_t steps;         /* With known times, since perseus_open. */
+  uint64_t steps_on_plan; /* Of these, the steps that ran a plan at its clocks. */
+  double step_time_s;     /* The median time from step to step. 0: unknown. */
+  double power_w;         /* The mean power of the GPU. 0: unknown. */
+  double energy_j;        /* Of the GPU, since the session began to measure. 0: unknown. */
+} perseus_costs;
+/* Reads numbers that the library has. It asks neither the GPU nor the driver. Not for the hot path.
+ */
+PERSEUS_API void perseus_read_costs(const perseus_session* session, perseus_costs* costs);
 
 /* Copies the oldest warning that was not taken yet, cut to `size` bytes with the final 0. Returns
  * its whole length, or 0 if there is none. */

@@ -37,6 +37,11 @@ class PollTimes {
     begun_ = at;
   }
 
+  // Whether the instruction usually ends within `lead` from `now` on.
+  bool EndsWithin(Nanoseconds lead, Nanoseconds now) const {
+    return has_begun_ && now + lead >= begun_ + usual_;
+  }
+
   // The next look, after one at `now` that was in vain.
   Nanoseconds After(Nanoseconds now) const {
     if (usual_ <= 0) return now + Pause((now - since_) / 16);

@@ -49,6 +49,14 @@ TEST(PollTimesTest, AnUnusualEndIsSeenLittleLater) {
   }
 }
 
+TEST(PollTimesTest, KnowsThatTheUsualEndIsNear) {
+  PollTimes times(0, kUsual);
+  EXPECT_FALSE(times.EndsWithin(kUsual, 0)) << "it has not begun";
+  times.Begin(kMillisecond);
+  EXPECT_FALSE(times.EndsWithin(2 * kMillisecond, kUsual - 2 * kMillisecond));
+  EXPECT_TRUE(times.EndsWithin(2 * kMillisecond, kUsual - kMillisecond));
+}
+
 TEST(PollTimesTest, WithoutAUsualDurationTheDelayIsAFractionOfTheWait) {
   for (const Nanoseconds end : {100 * kMicrosecond, kMillisecond, 100 * kMillisecond}) {
     const Looks looks = LookUntil({0, 0}, 0, 0, end);

@@ -243,6 +243,7 @@ void Session::StepAbandon() {
   if (IsDead()) return;
   DropStreamInstruction();
   timing_ = Timing::kNone;
+  core_->return_at.store(0, std::memory_order_release);
   RequestAfterStep(hot_.StepAbandon(Now()));
 }
 
@@ -270,8 +271,15 @@ bool Session::IsInstruction(int kind, int microbatch, int chunk) {
   return false;
 }
 
+void Session::DropWait() {
+  if (wait_pair_ != StreamTimer::kNone) core_->streams.Release(wait_pair_);
+  wait_pair_ = StreamTimer::kNone;
+  is_waiting_ = false;
+}
+
 // Drops an instruction that began on a stream and does not end there: its time is unknown.
 void Session::DropStreamInstruction() {
+  DropWait();
   if (timing_ == Timing::kHost) return;
   if (pair_ != StreamTimer::kNone) core_->streams.Release(pair_);
   pair_ = StreamTimer::kNone;
@@ -297,11 +305,16 @@ void Session::InstructionBegin(int kind, int microbatch, int chunk) {
   RequestClock(
       hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, Now()));
   hot_.SetFrequency(core_->clock_requester.published_mhz());
+  const HotPath::Return back = hot_.ReturnOfClock();
+  core_->return_mhz.store(back.frequency_mhz, std::memory_order_relaxed);
+  core_->return_at.store(back.at, std::memory_order_release);
 }
 
 void Session::InstructionEnd() {
   if (IsDead()) return;
   if (timing_ != Timing::kHost) return DropStreamInstruction();
+  DropWait();
+  core_->return_at.store(0, std::memory_order_release);
   RequestClock(hot_.InstructionEnd(Now()));
 }
 
@@ -321,6 +334,7 @@ void Session::InstructionBeginOn(int kind, int microbatch, int chunk, void* stre
   const InContext in_context = streams.Enter();
   if (!streams.MayEnqueueOn(stream)) return;
   timing_ = Timing::kStream;
+  stream_ = stream;
   pair_ = streams.Begin(stream, what, chunk, now);
   if (wanted != HotPath::kNoChange) {
     streams.RequestClock(pair_, StreamTimer::Moment::kBegin, wanted, now);
@@ -339,15 +353,42 @@ void Session::InstructionEndOn(void* stream) {
   const InContext in_context = streams.Enter();
   // A capture may have begun after the instruction began.
   if (!streams.MayEnqueueOn(stream)) return DropStreamInstruction();
+  DropWait();
   const int pair = streams.End(pair_, stream);
   pair_ = StreamTimer::kNone;
   timing_ = Timing::kNone;
   const HotPath::Ended ended = hot_.InstructionEndOn(pair);
   if (ended.wanted != HotPath::kNoChange && streams.IsReady()) {
-    streams.RequestClock(pair, StreamTimer::Moment::kEnd, ended.wanted, Now());
+    streams.RequestClock(pair, StreamTimer::Moment::kEnd, ended.wanted, Now(), ended.lead);
   }
   if (pair == StreamTimer::kNone) return;
   if (!ended.is_taken) streams.Release(pair);
+  streams.Release(pair);
+}
+
+void Session::WaitBegin() {
+  if (IsDead() || timing_ == Timing::kNone || is_waiting_ || !hot_.is_in_instruction()) return;
+  waits_since_ = Now();
+  if (timing_ == Timing::kStream) {
+    StreamTimer& streams = core_->streams;
+    const InContext in_context = streams.Enter();
+    if (!streams.IsReady() || !streams.MayEnqueueOn(stream_)) return;
+    wait_pair_ = streams.Begin(stream_, InstructionKind::kForward, 0, waits_since_);
+  }
+  is_waiting_ = true;
+}
+
+void Session::WaitEnd() {
+  if (IsDead() || !is_waiting_) return;
+  is_waiting_ = false;
+  if (timing_ == Timing::kHost) return hot_.AddWait(waits_since_, Now());
+  StreamTimer& streams = core_->streams;
+  const InContext in_context = streams.Enter();
+  if (!streams.IsReady() || !streams.MayEnqueueOn(stream_)) return DropWait();
+  const int pair = streams.End(std::exchange(wait_pair_, StreamTimer::kNone), stream_);
+  const bool is_taken = hot_.AddWaitOn(pair);
+  if (pair == StreamTimer::kNone) return;
+  if (!is_taken) streams.Release(pair);
   streams.Release(pair);
 }
 
@@ -402,6 +443,19 @@ perseus_counters Session::Counters() const {
   counters.steps_abandoned = read(hot.steps_abandoned);
   counters.changes_skipped = read(core_->changes_skipped);
   return counters;
+}
+
+perseus_costs Session::Costs() const {
+  perseus_costs costs{};
+  // In a forked child, the lock may stay held.
+  if (IsDead()) return costs;
+  const RecentSteps::Costs recent = core_->recent_steps.Read();
+  costs.steps = static_cast<std::uint64_t>(recent.steps);
+  costs.steps_on_plan = static_cast<std::uint64_t>(recent.steps_on_plan);
+  costs.step_time_s = recent.step_time_s;
+  costs.power_w = recent.power_w;
+  costs.energy_j = recent.energy_j;
+  return costs;
 }
 
 }  // namespace perseus::client

@@ -33,11 +33,15 @@ class Session {
   void InstructionEnd();
   void InstructionBeginOn(int kind, int microbatch, int chunk, void* stream);
   void InstructionEndOn(void* stream);
+  // Around a part of the running instruction in which the GPU waits for other ranks.
+  void WaitBegin();
+  void WaitEnd();
 
   // Follows this plan from the next step on. An empty path means no plan. Returns false if the file
   // has no plan for this rank. Any thread may call it.
   bool UsePlan(const std::filesystem::path& path);
   perseus_counters Counters() const;
+  perseus_costs Costs() const;
   SessionCore& core() { return *core_; }
 
  private:
@@ -46,6 +50,7 @@ class Session {
   void RequestClock(int wanted_mhz);
   void RequestAfterStep(int wanted_mhz);
   void DropStreamInstruction();
+  void DropWait();
   void LookForCuda();
   void StartBackgroundThread(BackgroundThreadSetup setup);
   void StartStreams(void* stream);
@@ -61,6 +66,10 @@ class Session {
   enum class Timing { kHost, kStream, kNone };
   Timing timing_ = Timing::kNone;
   int pair_ = StreamTimer::kNone;  // The begun pair, until it is in the record.
+  void* stream_ = nullptr;         // The stream of the running instruction.
+  bool is_waiting_ = false;
+  Nanoseconds waits_since_ = 0;
+  int wait_pair_ = StreamTimer::kNone;
   // Once a stream was used, the training thread may be ahead of the GPU. Then it requests no clock
   // of a plan itself.
   bool has_used_streams_ = false;

@@ -71,7 +71,7 @@ void SessionCore::ReportTroubles() {
     warnings.Once(
         "kind",
         "an instruction of a kind, microbatch or chunk that does not exist was begun, and "
-        "is ignored (kinds are PERSEUS_FORWARD to PERSEUS_RECOMPUTE; numbers count "
+        "is ignored (kinds are PERSEUS_FORWARD to PERSEUS_OPTIMIZER_STEP; numbers count "
         "from 0)");
   }
 }

@@ -13,6 +13,7 @@
 #include "perseus/runtime/client/handover.h"
 #include "perseus/runtime/client/hot_path.h"
 #include "perseus/runtime/client/live_sessions.h"
+#include "perseus/runtime/client/recent_steps.h"
 #include "perseus/runtime/client/ring.h"
 #include "perseus/runtime/client/settings.h"
 #include "perseus/runtime/client/stream_timer.h"
@@ -35,9 +36,15 @@ struct SessionCore {
   HotCounters counters;
   HotTrouble trouble;
   StreamTimer streams;
+  RecentSteps recent_steps;
 
   // The number of the session's first step. It is set before the first step begins.
   std::int64_t first_step = 0;
+
+  // When the background thread requests the clock for the next step, before the running instruction
+  // ends. 0: never. Only for instructions that are not on a stream.
+  std::atomic<Nanoseconds> return_at = 0;
+  std::atomic<int> return_mhz = 0;
 
   // The last request with an answer of the agent. Set by the background thread.
   std::atomic<std::uint32_t> answered = 0;

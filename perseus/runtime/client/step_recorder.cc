@@ -10,8 +10,10 @@ namespace {
 constexpr std::size_t kMostEnergy = 4096;
 constexpr std::size_t kMostReached = 4096;
 constexpr std::size_t kMostChanges = 4096;
-// The most instructions of a step. A step that never ends must not fill the memory.
-constexpr std::size_t kMostInstructions = 16'384;
+// The most instructions and waits of a step. A step that never ends must not fill the memory.
+constexpr std::size_t kMostParts = 16'384;
+// Two events on a stream differ by some microseconds, even if the GPU does not wait between them.
+constexpr Nanoseconds kShortestWait = 10'000;
 // A driver call that takes longer is treated as unanswered.
 constexpr Nanoseconds kLongestAnswer = 100'000'000;
 
@@ -37,11 +39,20 @@ void StepRecorder::Add(const Event& event) {
     pending.has_ended = true;
     return;
   }
-  if (pending.timings.size() >= kMostInstructions) {
+  const bool is_on_stream =
+      event.type == Event::Type::kStreamInstruction || event.type == Event::Type::kStreamWait;
+  if (pending.parts.size() >= kMostParts) {
     pending.is_wanted = false;
     // Pairs of events are kept, because they still have to be released. They are few.
-    if (event.type == Event::Type::kInstruction) return;
+    if (!is_on_stream) return;
   }
+  const int timing = is_on_stream ? event.timing : -1;
+  if (event.type == Event::Type::kWait || event.type == Event::Type::kStreamWait) {
+    pending.parts.push_back({timing, /*is_wait=*/true, pending.step.waits.size()});
+    pending.step.waits.push_back({event.begin - pending.step.begin, event.end - event.begin});
+    return;
+  }
+  pending.parts.push_back({timing, /*is_wait=*/false, pending.step.instructions.size()});
   protocol::RanInstruction instruction;
   instruction.kind = event.what.kind;
   instruction.microbatch = event.what.microbatch;
@@ -50,7 +61,6 @@ void StepRecorder::Add(const Event& event) {
   instruction.duration = event.end - event.begin;
   instruction.frequency_mhz = event.frequency_mhz;
   pending.step.instructions.push_back(instruction);
-  pending.timings.push_back(event.type == Event::Type::kStreamInstruction ? event.timing : -1);
 }
 
 void StepRecorder::Add(const EnergyReading& reading) {
@@ -86,18 +96,24 @@ void StepRecorder::SetState(const device::Telemetry& telemetry) {
 }
 
 bool StepRecorder::ResolveTimes(Pending& pending, const StreamTimesOf& stream_times) {
-  for (; pending.untimed < pending.timings.size(); ++pending.untimed) {
-    const int timing = pending.timings[pending.untimed];
-    if (timing < 0) continue;
-    const StreamTiming times = stream_times(timing);
+  for (; pending.untimed < pending.parts.size(); ++pending.untimed) {
+    const Part& part = pending.parts[pending.untimed];
+    if (part.timing < 0) continue;
+    const StreamTiming times = stream_times(part.timing);
     if (times.state == StreamTiming::State::kPending) return false;
     if (times.state == StreamTiming::State::kLost) {
       if (std::exchange(pending.is_wanted, false)) pending.is_lost = true;
       continue;
     }
-    protocol::RanInstruction& instruction = pending.step.instructions[pending.untimed];
-    instruction.begin = times.begin - pending.step.begin;
-    instruction.duration = std::max<Nanoseconds>(times.end - times.begin, 0);
+    const Nanoseconds begin = times.begin - pending.step.begin;
+    const Nanoseconds duration = std::max<Nanoseconds>(times.end - times.begin, 0);
+    if (part.is_wait) {
+      pending.step.waits[part.index] = {begin, duration};
+      continue;
+    }
+    protocol::RanInstruction& instruction = pending.step.instructions[part.index];
+    instruction.begin = begin;
+    instruction.duration = duration;
     // The training thread is ahead of the stream: the step lasts until its work is done.
     pending.step.end = std::max(pending.step.end, times.end);
     pending.is_on_stream = true;
@@ -114,6 +130,7 @@ bool StepRecorder::IsAnswered(Nanoseconds until) const {
 }
 
 void StepRecorder::Complete(protocol::RanStep& step) {
+  std::erase_if(step.waits, [](const protocol::Wait& one) { return one.duration < kShortestWait; });
   while (!energy_.empty() && energy_.front().until <= step.end) {
     const EnergyReading& reading = energy_.front();
     step.energy.push_back(

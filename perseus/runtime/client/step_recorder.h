@@ -54,10 +54,16 @@ class StepRecorder {
   Nanoseconds last_end() const { return last_end_; }
 
  private:
+  // An instruction or a wait of a step.
+  struct Part {
+    int timing = -1;  // -1: none, or known already.
+    bool is_wait = false;
+    std::size_t index = 0;  // In `instructions` or `waits` of the step.
+  };
   struct Pending {
     protocol::RanStep step;
-    std::vector<int> timings;   // [instruction]: -1 for none, or known already.
-    std::size_t untimed = 0;    // The first instruction without known times.
+    std::vector<Part> parts;
+    std::size_t untimed = 0;    // The first part without known times.
     bool is_on_stream = false;  // Whether an instruction has times of a stream.
     bool is_lost = false;       // Whether times of an instruction will never be known.
     bool has_ended = false;

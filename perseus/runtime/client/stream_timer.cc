@@ -135,7 +135,7 @@ void StreamTimer::TakeNewBase(cuda::Stream stream, Nanoseconds now) {
   base.moment.store(0, std::memory_order_relaxed);
   if (!Check(driver_.EventRecord(base.event, stream), "cuEventRecord")) return;
   base.users.store(1, std::memory_order_relaxed);
-  static_cast<void>(PushMark({Mark::Kind::kBase, next, 0, now, stream, 0}));
+  static_cast<void>(PushMark({Mark::Kind::kBase, next, 0, now, stream, 0, 0}));
   base_ = next;
   base_taken_ = now;
 }
@@ -171,7 +171,8 @@ int StreamTimer::End(int pair, cuda::Stream stream) {
   return pair;
 }
 
-void StreamTimer::RequestClock(int index, Moment moment, int wanted_mhz, Nanoseconds now) {
+void StreamTimer::RequestClock(int index, Moment moment, int wanted_mhz, Nanoseconds now,
+                               Nanoseconds lead) {
   // After a reset, the requests on the way have no effect, or are for another lease. So the wanted
   // clock is requested again, behind them.
   if (const std::uint32_t resets = requester_.resets(); resets != seen_resets_) {
@@ -187,7 +188,7 @@ void StreamTimer::RequestClock(int index, Moment moment, int wanted_mhz, Nanosec
   Pair& pair = PairAt(index);
   pair.users.fetch_add(1, std::memory_order_relaxed);
   const Mark::Kind kind = moment == Moment::kBegin ? Mark::Kind::kBegin : Mark::Kind::kEnd;
-  static_cast<void>(PushMark({kind, index, wanted_mhz, now, pair.stream, round_.load()}));
+  static_cast<void>(PushMark({kind, index, wanted_mhz, now, pair.stream, round_.load(), lead}));
   enqueued_ = wanted_mhz;
   enqueued_clock_ = requester_.ClockFor(wanted_mhz);
 }
@@ -251,6 +252,7 @@ std::optional<StreamTimer::Passed> StreamTimer::WaitFor(const Mark& mark,
   Nanoseconds before =
       mark.stream == last_stream_ ? std::max(mark.since, last_passed_) : mark.since;
   Nanoseconds not_begun = before;
+  Nanoseconds lead = mark.lead;
   while (is_over.load() != LiveSession::kProcessEnds && IsReady()) {
     const Nanoseconds now = MonotonicNow();
     const auto has_passed = HasPassed(event);
@@ -265,6 +267,10 @@ std::optional<StreamTimer::Passed> StreamTimer::WaitFor(const Mark& mark,
       if (!has_begun) return std::nullopt;
       if (*has_begun) times.Begin(not_begun);
       not_begun = now;
+    }
+    if (lead > 0 && times.EndsWithin(lead, now)) {
+      lead = 0;
+      if (mark.round == round_.load()) Request(mark.wanted_mhz);
     }
     // A closed session only takes what the GPU has passed already.
     if (is_over.load() != 0) return std::nullopt;

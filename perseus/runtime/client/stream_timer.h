@@ -90,10 +90,10 @@ class StreamTimer {
   // Call it once for each user of a pair, except for the record if Times() will be called.
   void Release(int pair) { Release(PairAt(pair)); }
   // Requests the clock when the GPU passes the begin or the end of the pair, unless that clock was
-  // already requested. Without a pair (kNone), the plan cannot be followed: requests the default
-  // clock at once.
+  // already requested. With a `lead`, so long before the usual time of the end. Without a pair
+  // (kNone), the plan cannot be followed: requests the default clock at once.
   enum class Moment { kBegin, kEnd };
-  void RequestClock(int pair, Moment moment, int wanted_mhz, Nanoseconds now);
+  void RequestClock(int pair, Moment moment, int wanted_mhz, Nanoseconds now, Nanoseconds lead = 0);
   // Requests the default clock at once, and drops all requests on the way.
   void RequestDefaultClock(Nanoseconds now);
   // Call it after a request that did not go through this class.
@@ -153,6 +153,7 @@ class StreamTimer {
     Nanoseconds since = 0;
     cuda::Stream stream = nullptr;
     std::uint32_t round = 0;  // A request of an earlier round is dropped.
+    Nanoseconds lead = 0;     // Only for kEnd.
   };
   // The GPU passed an event in (after, until].
   struct Passed {

@@ -94,6 +94,8 @@ ClockedKind KindOf(const protocol::RanInstruction& instruction) {
 
 struct GpuMeasurements::Clean {
   std::vector<protocol::RanInstruction> instructions;  // Sorted by begin.
+  std::vector<Period> waits;                           // Disjoint, sorted.
+  std::vector<double> own_s;                           // The instructions, without waits.
   std::vector<bool> is_clean;
   // Readings of the clock at the power limit.
   struct Readings {
@@ -103,6 +105,20 @@ struct GpuMeasurements::Clean {
     double usual_mhz() const { return sum_mhz / static_cast<double>(count); }
   };
   std::map<ClockedKind, Readings> readings;  // While such an instruction ran.
+
+  // The time from `begin` to `end` in which the GPU did not wait.
+  double WithoutWaits(Nanoseconds begin, Nanoseconds end) const {
+    double seconds = Overlap(begin, end, begin, end);
+    for (auto wait = std::ranges::upper_bound(waits, begin, {}, &Period::end);
+         wait != waits.end() && wait->begin < end; ++wait) {
+      seconds -= Overlap(begin, end, wait->begin, wait->end);
+    }
+    return seconds;
+  }
+  bool IsWaiting(Nanoseconds at) const {
+    const auto wait = std::ranges::upper_bound(waits, at, {}, &Period::end);
+    return wait != waits.end() && wait->begin <= at;
+  }
 };
 
 std::vector<Period> GpuMeasurements::FindChanges(const protocol::RanStep& step) {
@@ -130,17 +146,24 @@ std::vector<Period> GpuMeasurements::FindChanges(const protocol::RanStep& step) 
 
 GpuMeasurements::Clean GpuMeasurements::Sort(const protocol::RanStep& step,
                                              std::vector<Period> changes) {
-  Clean clean{step.instructions, {}, {}};
+  Clean clean;
+  clean.instructions = step.instructions;
   std::ranges::stable_sort(clean.instructions, {}, &protocol::RanInstruction::begin);
+  for (const protocol::Wait& wait : step.waits) {
+    clean.waits.push_back({wait.begin, wait.begin + wait.duration});
+  }
+  MakeDisjoint(clean.waits);
   MakeDisjoint(changes);
   for (const protocol::RanInstruction& instruction : clean.instructions) {
+    clean.own_s.push_back(
+        clean.WithoutWaits(instruction.begin, instruction.begin + instruction.duration));
     double changing_s = 0;
     for (const auto& [begin, end] : changes) {
       changing_s +=
           Overlap(instruction.begin, instruction.begin + instruction.duration, begin, end);
     }
     const bool is_clean = changing_s <= kToleratedPart * ToSeconds(instruction.duration);
-    clean.is_clean.push_back(is_clean && instruction.duration > 0);
+    clean.is_clean.push_back(is_clean && clean.own_s.back() > 0);
     ++counts_.instructions;
     if (!is_clean) ++counts_.switching_instructions;
   }
@@ -173,7 +196,7 @@ void GpuMeasurements::LeaveOutStalled(Clean& clean) {
   }
   for (const auto& [what, places] : kinds) {
     std::vector<double> seconds;
-    for (const std::size_t i : places) seconds.push_back(ToSeconds(clean.instructions[i].duration));
+    for (const std::size_t i : places) seconds.push_back(clean.own_s[i]);
     const Usual usual = UsualOf(seconds);
     for (std::size_t k = 0; k < places.size(); ++k) {
       if (std::abs(seconds[k] - usual.median_s) <= usual.most_s) continue;
@@ -228,7 +251,8 @@ std::vector<std::vector<PowerWindow>> GpuMeasurements::Stretches(const protocol:
         continue;
       }
       is_usable = is_usable && clean.is_clean[i];
-      const double seconds = Overlap(instruction.begin, instruction_end, begin, end);
+      const double seconds =
+          clean.WithoutWaits(std::max(instruction.begin, begin), std::min(instruction_end, end));
       if (seconds <= 0) continue;
       const std::size_t parameter = RecordOf(instruction).parameter;
       if (instruction.begin <= begin) window.begin_power_w = power_at(parameter);
@@ -236,6 +260,8 @@ std::vector<std::vector<PowerWindow>> GpuMeasurements::Stretches(const protocol:
       window.parts.push_back({parameter, seconds, static_cast<int>(i)});
       busy_s += seconds;
     }
+    if (clean.IsWaiting(begin)) window.begin_power_w = power_at(0);
+    if (clean.IsWaiting(end)) window.end_power_w = power_at(0);
     if (busy_s < window.seconds) window.parts.push_back({0, window.seconds - busy_s, -1});
     if (is_usable) {
       stretches.back().push_back(std::move(window));
@@ -316,7 +342,7 @@ void GpuMeasurements::TestTimes(const protocol::RanStep& step, Clean& clean,
     if (!clean.is_clean[i]) continue;
     auto& [count, sum] = of_step[KindOf(clean.instructions[i])];
     ++count;
-    sum += ToSeconds(clean.instructions[i].duration);
+    sum += clean.own_s[i];
   }
   for (const auto& [what, sums] : of_step) {
     const auto found = records_.find(what);
@@ -404,8 +430,9 @@ void GpuMeasurements::AddTimes(const Clean& clean) {
   for (std::size_t i = 0; i < clean.instructions.size(); ++i) {
     if (!clean.is_clean[i]) continue;
     last_counted_.push_back(clean.instructions[i]);
+    last_counted_.back().duration = ToNanoseconds(clean.own_s[i]);
     Record& record = RecordOf(clean.instructions[i]);
-    const double seconds = ToSeconds(clean.instructions[i].duration);
+    const double seconds = clean.own_s[i];
     ++record.samples;
     const double from_mean = seconds - record.mean_s;
     record.mean_s += from_mean / static_cast<double>(record.samples);

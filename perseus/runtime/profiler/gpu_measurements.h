@@ -12,6 +12,9 @@
 // machine that is slow for seconds), the interval is too narrow. The drift test below uses the
 // actual variation of the means of steps.
 //
+// Waiting inside of an instruction (RanStep::waits) is no part of its time. The GPU draws the power
+// of waiting meanwhile.
+//
 // Energies. power_fit.h explains them: windows between samples of the counter, all kinds together.
 //
 // The following steps, instructions and windows are left out, and counted:
@@ -110,8 +113,8 @@ class GpuMeasurements {
   std::vector<DriftAlarm> Add(const protocol::RanStep& step) {
     return Add(step, FindChanges(step));
   }
-  // The instructions of the last step whose times counted, sorted by start time. Empty if the whole
-  // step was left out.
+  // The instructions of the last step whose times counted, sorted by start time, with durations
+  // without waits. Empty if the whole step was left out.
   const std::vector<protocol::RanInstruction>& last_counted() const { return last_counted_; }
 
   // Returns the options of computations, with `rank` as their rank. If a power is not identified

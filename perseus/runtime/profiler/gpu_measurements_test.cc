@@ -38,6 +38,7 @@ class VirtualJob {
     int microbatches = 24;
     int mhz = 1400;
     Nanoseconds wait = 13 * kMillisecond;
+    Nanoseconds wait_inside = 0;    // Each instruction waits for other ranks before it ends.
     bool computes_nothing = false;  // True: before each backward, an instruction takes 30 us.
     double slower = 1;              // A factor on times, for drift.
     double thirstier = 1;           // A factor on powers, for drift.
@@ -81,6 +82,10 @@ class VirtualJob {
     const Nanoseconds begin = now_;
     gpu_.Begin(virtual_gpu::FixedInstruction(cost), now_);
     AdvanceTo(gpu_.FinishTime(), step);
+    if (spec.wait_inside > 0) {
+      step.waits.push_back({now_ - step.begin, spec.wait_inside});
+      AdvanceTo(now_ + spec.wait_inside, step);
+    }
     step.instructions.push_back({kind, microbatch, 0, begin - step.begin, now_ - begin, spec.mhz});
   }
   void AdvanceTo(Nanoseconds until, protocol::RanStep& step) {
@@ -148,6 +153,24 @@ TEST(GpuMeasurements, IntervalsCoverTheTruthAtTheirStatedRate) {
   EXPECT_NEAR(covered_energies, 0.95 * 2 * kJobs, 30);
   // Four deviations, with one interval for each job: sqrt(300 * 0.95 * 0.05) = 3.8 each.
   EXPECT_NEAR(covered_blocking, 0.95 * kJobs, 15.2);
+}
+
+// Three times the half-width of an interval for 95 % is almost six standard errors.
+TEST(GpuMeasurements, WaitingForOtherRanksIsNoPartOfAnInstruction) {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    VirtualJob job(seed);
+    GpuMeasurements gpu({});
+    for (int i = 0; i < 3; ++i) gpu.Add(job.Step({.wait_inside = 7 * kMillisecond}));
+    const std::vector<MeasuredOption> options = gpu.Options(0);
+    ASSERT_EQ(options.size(), 2u);
+    for (const MeasuredOption& option : options) {
+      const synthetic::TimeAndEnergy truth = VirtualJob::Truth(option.group.kind, 1400);
+      EXPECT_NEAR(option.time_s, truth.time_s, 3 * option.time_ci_s);
+      EXPECT_NEAR(option.energy_j(), truth.energy_j, 3 * option.energy_ci_j());
+    }
+    EXPECT_NEAR(gpu.BlockingPower().power_w, VirtualJob::kBlockingPowerW,
+                6 * gpu.BlockingPower().standard_error_w);
+  }
 }
 
 TEST(GpuMeasurements, KindsThatAlwaysRunTogetherAreNotSeparated) {

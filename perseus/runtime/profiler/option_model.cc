@@ -201,10 +201,24 @@ OptionModel::OptionModel(std::span<const MeasuredOption> measured) {
     of_kind.powers.push_back({group, static_cast<double>(option.frequency_mhz), option.power_w,
                               RelativeError(option.power_ci_w, option.power_w)});
   }
+  std::erase_if(points, [](const auto& of_kind) { return of_kind.second.powers.empty(); });
+  const bool has_one_stage = std::ranges::all_of(
+      measured_, [this](const auto& option) { return IndexOf(option.second.group) == 0; });
+  std::vector<CurvePoint> all_powers;
+  int kinds = 0;
+  for (auto& [kind, of_kind] : points) {
+    if (!has_one_stage) continue;
+    for (CurvePoint& point : of_kind.powers) point.group = kinds;
+    all_powers.insert(all_powers.end(), of_kind.powers.begin(), of_kind.powers.end());
+    ++kinds;
+  }
+  int first_power_group = 0;
   for (const auto& [kind, of_kind] : points) {
-    if (of_kind.powers.empty()) continue;
-    kinds_.emplace(kind, KindModel{CurveModel(of_kind.times), CurveModel(of_kind.powers),
-                                   MedianError(of_kind.times), MedianError(of_kind.powers)});
+    kinds_.emplace(kind, KindModel{CurveModel(of_kind.times),
+                                   CurveModel(has_one_stage ? all_powers : of_kind.powers),
+                                   MedianError(of_kind.times), MedianError(of_kind.powers),
+                                   first_power_group});
+    if (has_one_stage) ++first_power_group;
   }
 }
 
@@ -213,7 +227,8 @@ bool OptionModel::Knows(InstructionKind kind) const { return kinds_.contains(kin
 OptionModel::Prediction OptionModel::At(const InstructionGroup& group, int frequency_mhz) const {
   const KindModel& kind = Of(group.kind);
   const CurveModel::Prediction time = kind.time.At(IndexOf(group), frequency_mhz);
-  const CurveModel::Prediction power = kind.power.At(IndexOf(group), frequency_mhz);
+  const CurveModel::Prediction power =
+      kind.power.At(kind.first_power_group + IndexOf(group), frequency_mhz);
   return {time.value, time.relative_standard_deviation, power.value,
           power.relative_standard_deviation};
 }
@@ -226,11 +241,15 @@ const MeasuredOption* OptionModel::Measured(const InstructionGroup& group,
 
 OptionModel::Covariances OptionModel::CovariancesAt(std::span<const InstructionGroup> groups,
                                                     int frequency_mhz) const {
-  std::vector<int> indices;
-  for (const InstructionGroup& group : groups) indices.push_back(IndexOf(group));
   const KindModel& kind = Of(groups.front().kind);
+  std::vector<int> indices;
+  std::vector<int> power_indices;
+  for (const InstructionGroup& group : groups) {
+    indices.push_back(IndexOf(group));
+    power_indices.push_back(kind.first_power_group + indices.back());
+  }
   return {CovariancesOf(kind.time, indices, frequency_mhz),
-          CovariancesOf(kind.power, indices, frequency_mhz)};
+          CovariancesOf(kind.power, power_indices, frequency_mhz)};
 }
 
 }  // namespace perseus::profiler

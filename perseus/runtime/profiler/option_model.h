@@ -4,6 +4,11 @@
 // For each kind of instruction, the model has two curve models, which cover all pp_ranks and
 // chunks: one CurveModel for the times, and one for the powers. The model is immutable, so any
 // thread may use it.
+//
+// Without a pipeline, there is only one stage, so no other stage helps to predict it. Also, all
+// windows of the energy counter contain the kinds in nearly the same proportion. So the powers of
+// kinds have large errors of opposite sign: a forward seemed to draw more power at a lower clock,
+// and a backward much less. So the kinds then share one CurveModel of powers, each as a group.
 #pragma once
 
 #include <map>
@@ -147,6 +152,7 @@ class OptionModel {
     CurveModel power;
     double usual_time_error = 0;
     double usual_power_error = 0;
+    int first_power_group = 0;
   };
   const KindModel& Of(InstructionKind kind) const { return kinds_.at(kind); }
   int IndexOf(const InstructionGroup& group) const { return group.rank * chunks_ + group.chunk; }

@@ -254,7 +254,7 @@ InstructionNoise ReadNoise(const Node& node) {
 }
 
 ProfilerState ReadState(const Node& file) {
-  file.RequireObject({"perseus_profiler", "job", "spent", "noise", "gpus"});
+  file.RequireObject({"perseus_profiler", "job", "spent", "noise", "further_noise", "gpus"});
   const int version =
       file.Member("perseus_profiler", "is it a profiler's state file?").Count(0, 1'000'000, "2");
   if (version != kVersion) {
@@ -268,6 +268,10 @@ ProfilerState ReadState(const Node& file) {
   state.spent.steps = spent.Member("steps").Count(0, 1'000'000'000, "a number of steps");
   state.spent.seconds = spent.Member("seconds").Number(0, 1e12, "seconds");
   state.noise = ReadNoise(file.Member("noise"));
+  // Earlier versions did not write it.
+  if (file.Has("further_noise")) {
+    state.further_noise = file.Member("further_noise").Number(0, 1, "a relative deviation");
+  }
   const Node gpus = file.Member("gpus");
   for (std::size_t i = 0; i < gpus.ListSize(); ++i) {
     if (!state.gpus.insert(ReadGpu(gpus[i])).second) {
@@ -287,6 +291,7 @@ std::string FormatProfilerState(const ProfilerState& state) {
       {"job", state.job},
       {"spent", {{"steps", state.spent.steps}, {"seconds", state.spent.seconds}}},
       {"noise", ToJson(state.noise.state())},
+      {"further_noise", state.further_noise},
       {"gpus", std::move(gpus)}};
   return JsonText(file) + '\n';
 }

@@ -2,6 +2,7 @@
 // without measuring again. The job's next run can also use the measurements of its GPUs.
 //
 //   {"perseus_profiler": 1, "job": "1f1b 8x24 gpt3", "spent": {"steps": 36, "seconds": 171.4},
+//    "further_noise": 0.004,
 //    "noise": {"blocks": 96, "groups": [{"own": …, "all": …, "squares": …, "own_common": …,
 //                                        "all_common": …}, …]},
 //    "gpus": [{"dp_rank": 0, "pp_rank": 3, "tp_rank": 0, "gpu": "GPU-…", "gpu_name": "…",
@@ -38,6 +39,8 @@ struct ProfilerState {
   std::string job;  // The coordinator's description of the job: schedule, sizes, model.
   SweepSpent spent;
   InstructionNoise noise;  // The noise of all ranks.
+  // A relative standard deviation. Whole steps had this much more noise than their instructions.
+  double further_noise = 0;
   std::map<protocol::RankId, KnownGpu> gpus;
 };
 

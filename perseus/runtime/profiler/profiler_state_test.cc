@@ -36,6 +36,7 @@ ProfilerState MakeState() {
   ProfilerState state;
   state.job = "1f1b 2x20";
   state.spent = {36, 171.25};
+  state.further_noise = 0.1 + 0.2;
   state.noise.Add(std::vector{Step(0).instructions, Step(1).instructions});
   GpuMeasurements gpu({.switch_latency = 3'000'000});
   gpu.Add(Step(0));
@@ -52,6 +53,7 @@ TEST(ProfilerState, ARestartedProfilerContinuesUnchanged) {
   EXPECT_EQ(after.spent.seconds, 171.25);
   EXPECT_EQ(after.noise.state(), before.noise.state());
   EXPECT_EQ(after.noise.state().blocks, 1);
+  EXPECT_EQ(after.further_noise, before.further_noise);
   EXPECT_EQ(FormatProfilerState(after), FormatProfilerState(before));
   GpuMeasurements& one = before.gpus.at({0, 1, 0}).measurements;
   GpuMeasurements& other = after.gpus.at({0, 1, 0}).measurements;

@@ -424,9 +424,54 @@ double SweepSpent::Slowdown(double baseline_s) const {
   return steps == 0 ? 0 : seconds / (steps * baseline_s) - 1;
 }
 
+namespace {
+
+bool IsOfOptimizer(const InstructionGroup& group) {
+  return group.kind == InstructionKind::kOptimizerStep;
+}
+
+// Whether the job has an optimizer whose steps are too short for their power to be measured.
+bool HasTooShortOptimizer(const SweepJob& job, std::span<const MeasuredOption> measured) {
+  const auto is_known = [&](InstructionKind kind) {
+    return std::ranges::any_of(measured, [kind](const MeasuredOption& option) {
+      return option.group.kind == kind && option.power_w > 0;
+    });
+  };
+  return std::ranges::any_of(GroupsOf(job.schedule), IsOfOptimizer) &&
+         is_known(InstructionKind::kBackward) && !is_known(InstructionKind::kOptimizerStep);
+}
+
+// The clock of such an optimizer is that of the backward before it.
+Result<SweepRound> ChooseRoundWithoutOptimizer(const SweepJob& job, const SweepBudget& budget,
+                                               std::span<const MeasuredOption> measured,
+                                               const SweepSpent& spent) {
+  SweepJob others = job;
+  for (auto& rank : others.schedule.pp_ranks) {
+    std::erase_if(rank, [](const schedule::Instruction& one) {
+      return one.kind == InstructionKind::kOptimizerStep;
+    });
+  }
+  std::vector<MeasuredOption> of_others(measured.begin(), measured.end());
+  std::erase_if(of_others, [](const MeasuredOption& one) { return IsOfOptimizer(one.group); });
+  PERSEUS_ASSIGN_OR_RETURN(auto round, ChooseRound(others, budget, of_others, spent));
+  std::vector<protocol::KindClock> clocks = round.clocks;
+  for (const protocol::KindClock& clock : round.clocks) {
+    if (clock.kind != InstructionKind::kBackward) continue;
+    clocks.push_back(clock);
+    clocks.back().kind = InstructionKind::kOptimizerStep;
+  }
+  round.clocks = std::move(clocks);
+  return round;
+}
+
+}  // namespace
+
 Result<SweepRound> ChooseRound(const SweepJob& job, const SweepBudget& budget,
                                std::span<const MeasuredOption> measured, const SweepSpent& spent) {
   PERSEUS_RETURN_IF_ERROR(CheckJob(job, measured));
+  if (HasTooShortOptimizer(job, measured)) {
+    return ChooseRoundWithoutOptimizer(job, budget, measured, spent);
+  }
   if (spent.steps >= budget.steps) {
     return EndOfSweep(fmt::format("the budget of {} steps is spent", budget.steps));
   }

@@ -15,6 +15,7 @@
 // expensive.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -40,6 +41,8 @@ struct SweepJob {
   Nanoseconds switch_latency = 0;               // For the evaluation of plans.
   schedule::SwitchCost switch_cost = {};        // For one GPU, in the same evaluation.
   few_switches::ChangeLimit change_limit = {};  // The limit of the plans.
+  // The plans use no option that takes longer, except at the highest clock. Absent: no limit.
+  std::map<InstructionGroup, Nanoseconds> longest = {};
 };
 
 // The groups of the schedule's computations, sorted.

@@ -46,7 +46,8 @@ void EdgeMicrobatches::Add(const JobLogs& logs, const std::set<protocol::RankId>
   for (const protocol::RankId& name : ranks) {
     for (std::int64_t number = first; number <= last; ++number) {
       const protocol::RanStep* step = logs.ranks().at(name).Find(number);
-      if (step == nullptr || step->IsDisturbed()) continue;
+      // Waiting for other ranks (FSDP) differs from microbatch to microbatch.
+      if (step == nullptr || step->IsDisturbed() || !step->waits.empty()) continue;
       for (const auto& [what, durations] : DurationsAtOneClock(*step)) {
         if (durations.size() < kLeastMicrobatches) continue;
         const double others_s = Median({durations.begin() + 1, durations.end() - 1});

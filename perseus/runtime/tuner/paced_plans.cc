@@ -7,9 +7,6 @@
 namespace perseus::tuner {
 namespace {
 
-// More plans would save little: GPUs that share one differ by a 16th of the range of all.
-constexpr int kMostPlans = 16;
-
 MeasuredGpus GpusOf(const MeasuredGpus& gpus, const std::vector<int>& dp_ranks) {
   MeasuredGpus found;
   for (const auto& [name, gpu] : gpus) {
@@ -31,15 +28,29 @@ double DeviationOfStep(const plan_file::PlanFile& plan, const noise::Noise& nois
   return std::hypot(noise.independent * most, noise.common);
 }
 
-// When the faster pipelines have to end on average. A step takes as long as the slowest pipeline in
-// it. If n pipelines ended together on average, one of them would be late in most steps: by
+// How much earlier the faster pipelines have to end on average. All take as long as the slowest
+// one. If n pipelines ended together on average, one of them would be late most of the time: by
 // sqrt(2 ln n) standard deviations at most, for large n. So they end that much earlier.
-Nanoseconds DeadlineOfOthers(const plan_file::PlanFile& pace, int pipelines,
-                             const std::optional<noise::Noise>& noise) {
-  if (!noise) return pace.time;
-  const double margin =
-      std::sqrt(2 * std::log(std::max(1, pipelines))) * DeviationOfStep(pace, *noise);
-  return static_cast<Nanoseconds>(static_cast<double>(pace.time) * (1 - std::min(margin, 0.5)));
+Nanoseconds Earlier(Nanoseconds time, int pipelines, double deviation) {
+  const double margin = std::sqrt(2 * std::log(std::max(1, pipelines))) * deviation;
+  return static_cast<Nanoseconds>(static_cast<double>(time) * (1 - std::min(margin, 0.5)));
+}
+
+// The longest times of the instructions of faster pipelines.
+std::map<profiler::InstructionGroup, Nanoseconds> LongestOfOthers(
+    const plan_file::PlanFile& pace, int pipelines, const std::optional<noise::Noise>& noise) {
+  const double deviation = noise ? std::hypot(noise->independent, noise->common) : 0;
+  std::map<profiler::InstructionGroup, Nanoseconds> longest;
+  for (std::size_t rank = 0; rank < pace.pp_ranks.size(); ++rank) {
+    for (const plan_file::PlannedInstruction& planned : pace.pp_ranks[rank].instructions) {
+      if (planned.kind == InstructionKind::kOptimizerStep) continue;  // Nobody waits in it.
+      const Nanoseconds time = Earlier(planned.duration, pipelines, deviation);
+      const auto [place, is_new] =
+          longest.try_emplace({static_cast<int>(rank), planned.chunk, planned.kind}, time);
+      place->second = std::min(place->second, time);
+    }
+  }
+  return longest;
 }
 
 Result<Nanoseconds> BaselineTime(const profiler::SweepJob& sweep,
@@ -64,6 +75,11 @@ Result<std::vector<AlikePipelines>> SlowestFirst(const profiler::SweepJob& sweep
 }
 
 }  // namespace
+
+Nanoseconds DeadlineOfOthers(const plan_file::PlanFile& pace, int pipelines,
+                             const std::optional<noise::Noise>& noise) {
+  return noise ? Earlier(pace.time, pipelines, DeviationOfStep(pace, *noise)) : pace.time;
+}
 
 JobPromise PromiseOf(const plan_file::PlanFile& plan, int pipelines,
                      const std::map<int, plan_file::PlanFile>& faster) {
@@ -92,23 +108,35 @@ Result<PacedPlans> PacedPlans::Make(const profiler::SweepJob& sweep,
                                     const plan_file::PlannedJob& job, const plan::Target& target,
                                     const MeasuredGpus& gpus, const ClocksOfRanks& clocks_mhz,
                                     const std::optional<noise::Noise>& noise,
-                                    const recipe::ChangeRules& changes) {
+                                    const recipe::ChangeRules& changes, Meeting meeting) {
   const int most = plan::LimitsTime(target.kind) ? kMostPlans : 1;
-  PERSEUS_ASSIGN_OR_RETURN(
-      auto groups, SlowestFirst(sweep, GroupAlike(gpus, PooledOptions(gpus, clocks_mhz), most)));
+  return Make(sweep, job, target, GroupAlike(gpus, PooledOptions(gpus, clocks_mhz), most), noise,
+              changes, meeting);
+}
+
+Result<PacedPlans> PacedPlans::Make(const profiler::SweepJob& sweep,
+                                    const plan_file::PlannedJob& job, const plan::Target& target,
+                                    std::vector<AlikePipelines> groups,
+                                    const std::optional<noise::Noise>& noise,
+                                    const recipe::ChangeRules& changes, Meeting meeting) {
+  PERSEUS_ASSIGN_OR_RETURN(groups, SlowestFirst(sweep, std::move(groups)));
   PacedPlans plans;
   std::size_t pipelines = 0;
   for (const AlikePipelines& group : groups) pipelines += group.dp_ranks.size();
   for (AlikePipelines& group : groups) {
     plan::Target of_group = target;
+    profiler::SweepJob sweep_of_group = sweep;
     if (!plans.plans_.empty()) {
-      const Nanoseconds deadline =
-          DeadlineOfOthers(plans.pace().file(), static_cast<int>(pipelines), noise);
+      const plan_file::PlanFile& pace = plans.pace().file();
+      if (meeting == Meeting::kInInstructions) {
+        sweep_of_group.longest = LongestOfOthers(pace, static_cast<int>(pipelines), noise);
+      }
+      const Nanoseconds deadline = DeadlineOfOthers(pace, static_cast<int>(pipelines), noise);
       PERSEUS_ASSIGN_OR_RETURN(const Nanoseconds least, BaselineTime(sweep, group.options));
       of_group = {plan::Target::Kind::kDeadline, ToSeconds(std::max(deadline, least))};
     }
-    PERSEUS_ASSIGN_OR_RETURN(auto plan,
-                             TunedPlan::Make(sweep, job, of_group, group.options, noise, changes));
+    PERSEUS_ASSIGN_OR_RETURN(
+        auto plan, TunedPlan::Make(sweep_of_group, job, of_group, group.options, noise, changes));
     plans.plans_.push_back({std::move(group), std::move(plan)});
   }
   return plans;

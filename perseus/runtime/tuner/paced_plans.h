@@ -37,15 +37,41 @@ struct JobPromise {
 JobPromise PromiseOf(const plan_file::PlanFile& plan, int pipelines,
                      const std::map<int, plan_file::PlanFile>& faster);
 
+// Where pipelines wait for each other.
+enum class Meeting {
+  kOnceAStep,       // DDP: when all gradients are computed.
+  kInInstructions,  // FSDP: before each layer.
+};
+
+// When the pipelines that are faster than `pace` have to end on average. A step takes as long as
+// the slowest pipeline in it. If n pipelines ended together on average, one of them would be late
+// in most steps: by sqrt(2 ln n) standard deviations at most, for large n. So they end that much
+// earlier.
+Nanoseconds DeadlineOfOthers(const plan_file::PlanFile& pace, int pipelines,
+                             const std::optional<noise::Noise>& noise);
+
+// At most this many plans are made. More would save little: GPUs that share one differ by a 16th of
+// the range of all.
+inline constexpr int kMostPlans = 16;
+
 class PacedPlans {
  public:
   // Fails in the same cases as TunedPlan::Make. If the target does not limit the time, or if the
   // GPUs differ by less than the measurements can tell, all pipelines have one plan.
+  //
+  // If pipelines wait for each other within instructions, a slow forward cannot be made up for by a
+  // fast backward. So each instruction of a faster pipeline ends with that of the slowest one.
   static Result<PacedPlans> Make(const profiler::SweepJob& sweep, const plan_file::PlannedJob& job,
                                  const plan::Target& target, const MeasuredGpus& gpus,
                                  const ClocksOfRanks& clocks_mhz,
                                  const std::optional<noise::Noise>& noise,
-                                 const recipe::ChangeRules& changes);
+                                 const recipe::ChangeRules& changes, Meeting meeting);
+  // The same for groups of pipelines that are already known. The target limits the time, or there
+  // is one group.
+  static Result<PacedPlans> Make(const profiler::SweepJob& sweep, const plan_file::PlannedJob& job,
+                                 const plan::Target& target, std::vector<AlikePipelines> groups,
+                                 const std::optional<noise::Noise>& noise,
+                                 const recipe::ChangeRules& changes, Meeting meeting);
 
   // Computes the promise from the times that were measured while the plans were followed, and from
   // the energies of whole steps (TunedPlan::JudgeBy).
@@ -61,11 +87,14 @@ class PacedPlans {
                                            const std::optional<SeenSteps>& seen) const;
   JobPromise Promise() const;
 
- private:
   struct PipelinesPlan {
     AlikePipelines pipelines;
     TunedPlan plan;
   };
+  // The slowest pipelines come first.
+  const std::vector<PipelinesPlan>& plans() const { return plans_; }
+
+ private:
   std::vector<PipelinesPlan> plans_;
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 namespace perseus::tuner {
@@ -15,6 +16,10 @@ constexpr double kStandardErrors = 3;
 // No measurement is more exact: a few equal times are no proof.
 constexpr double kLeastError = 1e-4;
 
+// If the kinds with a known power have a smaller part of the energy of a GPU at a clock, they may
+// have the errors of the others.
+constexpr double kLeastPart = 0.9;
+
 // The weighted mean of the logarithms of ratios.
 class MeanRatio {
  public:
@@ -22,7 +27,10 @@ class MeanRatio {
   void Add(double ratio, double error) {
     if (!(ratio > 0) || !std::isfinite(error)) return;
     error = std::max(error, kLeastError);
-    const double weight = 1 / (error * error);
+    AddWeighted(ratio, 1 / (error * error));
+  }
+  void AddWeighted(double ratio, double weight) {
+    if (!(ratio > 0)) return;
     const double logarithm = std::log(ratio);
     sum_ += weight * logarithm;
     squares_ += weight * logarithm * logarithm;
@@ -51,14 +59,31 @@ class MeanRatio {
   int count_ = 0;
 };
 
-// The GPUs of a pipeline, relative to those of all pipelines.
-struct Ratios {
-  MeanRatio time;
-  MeanRatio power;
-};
 // [0]: at the highest clock of the group. [1]: at all other clocks.
-using RatiosOfGroup = std::array<Ratios, 2>;
-using RatiosOfPipeline = std::map<profiler::InstructionGroup, RatiosOfGroup>;
+using Places = std::array<MeanRatio, 2>;
+
+// The GPUs of a pipeline, relative to those of all pipelines.
+//
+// The energy of a rank is well known, but not how it is divided among kinds. An error of one kind
+// has an opposite one of another kind. With energies as weights, these errors cancel in the mean.
+// So the powers of a rank have one ratio for all kinds.
+struct RatiosOfPipeline {
+  std::map<profiler::InstructionGroup, Places> times;
+  std::map<int, Places> powers;  // By pp_rank.
+
+  double TimeOf(const profiler::InstructionGroup& group, std::size_t place) const {
+    const auto found = times.find(group);
+    return found == times.end() ? 1 : found->second[place].Value();
+  }
+  bool KnowsPower(int pp_rank, std::size_t place) const {
+    const auto found = powers.find(pp_rank);
+    return found != powers.end() && found->second[place].is_known();
+  }
+  double PowerOf(int pp_rank, std::size_t place) const {
+    const auto found = powers.find(pp_rank);
+    return found == powers.end() ? 1 : found->second[place].Value();
+  }
+};
 
 // A measurement of one GPU.
 struct Measured {
@@ -127,30 +152,51 @@ class Model {
 
  private:
   void EstimateRatios() {
-    for (auto& [dp_rank, pipeline] : pipelines_) pipeline.clear();
+    for (auto& [dp_rank, pipeline] : pipelines_) pipeline = {};
+    struct Energies {
+      double own_j = 0;
+      double mean_j = 0;  // With the powers of the mean GPU.
+      double all_j = 0;   // The same, with the kinds whose own power is unknown.
+    };
+    std::map<std::tuple<int, int, std::size_t, int>, Energies> energies;
     for (const Measured& one : measured_) {
       const profiler::MeasuredOption& mean = options_[one.option];
-      Ratios& ratios = pipelines_[one.dp_rank][mean.group][one.place];
+      RatiosOfPipeline& ratios = pipelines_[one.dp_rank];
       const profiler::MeasuredOption& own = one.own;
-      ratios.time.Add(own.time_s / mean.time_s, RelativeError(own.time_s, own.time_ci_s));
-      ratios.power.Add(own.power_w / mean.power_w, RelativeError(own.power_w, own.power_ci_w));
+      ratios.times[mean.group][one.place].Add(own.time_s / mean.time_s,
+                                              RelativeError(own.time_s, own.time_ci_s));
+      const double seconds = own.samples * own.time_s;
+      Energies& sums = energies[{one.dp_rank, mean.group.rank, one.place, own.frequency_mhz}];
+      sums.all_j += seconds * mean.power_w;
+      if (!(own.power_w > 0) || !(mean.power_w > 0)) continue;
+      sums.own_j += seconds * own.power_w;
+      sums.mean_j += seconds * mean.power_w;
+    }
+    for (const auto& [where, sums] : energies) {
+      const auto& [dp_rank, pp_rank, place, mhz] = where;
+      if (sums.mean_j < kLeastPart * sums.all_j) continue;
+      pipelines_[dp_rank].powers[pp_rank][place].AddWeighted(sums.own_j / sums.mean_j, sums.mean_j);
     }
   }
 
   void EstimateOptions() {
-    std::vector<Ratios> factors(options_.size());  // By which an option is to be corrected.
+    // By which an option is to be corrected.
+    std::vector<MeanRatio> times(options_.size());
+    std::vector<MeanRatio> powers(options_.size());
     for (const Measured& one : measured_) {
       const profiler::MeasuredOption& mean = options_[one.option];
-      const Ratios& ratios = pipelines_[one.dp_rank][mean.group][one.place];
+      const RatiosOfPipeline& ratios = pipelines_[one.dp_rank];
       const profiler::MeasuredOption& own = one.own;
-      factors[one.option].time.Add(own.time_s / mean.time_s / ratios.time.Value(),
-                                   RelativeError(own.time_s, own.time_ci_s));
-      factors[one.option].power.Add(own.power_w / mean.power_w / ratios.power.Value(),
-                                    RelativeError(own.power_w, own.power_ci_w));
+      times[one.option].Add(own.time_s / mean.time_s / ratios.TimeOf(mean.group, one.place),
+                            RelativeError(own.time_s, own.time_ci_s));
+      if (!ratios.KnowsPower(mean.group.rank, one.place)) continue;
+      powers[one.option].Add(
+          own.power_w / mean.power_w / ratios.PowerOf(mean.group.rank, one.place),
+          RelativeError(own.power_w, own.power_ci_w));
     }
     for (std::size_t i = 0; i < options_.size(); ++i) {
-      Correct(factors[i].time, options_[i].time_s, options_[i].time_ci_s);
-      Correct(factors[i].power, options_[i].power_w, options_[i].power_ci_w);
+      Correct(times[i], options_[i].time_s, options_[i].time_ci_s);
+      Correct(powers[i], options_[i].power_w, options_[i].power_ci_w);
     }
   }
 
@@ -172,9 +218,9 @@ std::vector<int> KeyOf(const RatiosOfPipeline& pipeline,
                        const std::map<profiler::InstructionGroup, int>& groups, double step) {
   std::vector<int> key;
   for (const auto& [group, highest] : groups) {
-    const auto ratios = pipeline.find(group);
+    const auto times = pipeline.times.find(group);
     for (const std::size_t place : {0U, 1U}) {
-      const double time = ratios == pipeline.end() ? 1 : ratios->second[place].time.CertainValue();
+      const double time = times == pipeline.times.end() ? 1 : times->second[place].CertainValue();
       key.push_back(static_cast<int>(std::lround(std::log(time) / step)));
     }
   }
@@ -193,10 +239,8 @@ std::vector<profiler::MeasuredOption> OptionsOf(const std::vector<int>& dp_ranks
     double power = 0;
     for (const int dp_rank : dp_ranks) {
       const RatiosOfPipeline& pipeline = model.pipelines().at(dp_rank);
-      const auto ratios = pipeline.find(option.group);
-      const bool is_known = ratios != pipeline.end();
-      time = std::max(time, is_known ? ratios->second[place].time.Value() : 1);
-      power += is_known ? ratios->second[place].power.Value() : 1;
+      time = std::max(time, pipeline.TimeOf(option.group, place));
+      power += pipeline.PowerOf(option.group.rank, place);
     }
     option.time_s *= time;
     option.time_ci_s *= time;

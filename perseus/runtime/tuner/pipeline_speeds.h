@@ -8,10 +8,14 @@
 // A single GPU runs too few steps at each clock for a profile of its own. So the times of a kind of
 // instructions are those of all GPUs (PooledOptions), times a factor. There are two factors,
 // because a chip that is slow at its power limit is as fast as others at a clock that it can keep:
-// one at the highest clock, and one at all other clocks. The same is true of powers.
+// one at the highest clock, and one at all other clocks. The same is true of powers, but their
+// factors are those of a GPU: an energy counter hardly shows how its energy is divided among kinds
+// of instructions. With a factor for each kind, errors of 10 % led to plans for ranks with FSDP in
+// which some instructions had the highest clock, although a lower one was fast enough.
 //
-// Limit: a time may contain waiting for other pipelines. With FSDP, a backward waits for the
-// gradients of all. Then the times of all pipelines together are equal, and they get one plan.
+// Times are without waiting for other pipelines (RanStep::waits). Limit: if a framework waits where
+// its adapter does not see it, the times of all pipelines together are equal, and they get one
+// plan.
 //
 // With one plan for each pipeline, a job of 1,000 pipelines would plan for minutes. So pipelines
 // whose factors are nearly equal share a plan, which is that of the slowest of them.

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "perseus/runtime/tuner/pooled_measurements.h"
@@ -90,6 +91,63 @@ TEST(GroupAlikeTest, AClockAtWhichOnlyFastGpusRanIsNotFast) {
   ASSERT_THAT(groups, SizeIs(2));
   EXPECT_NEAR(groups[0].options[0].time_s, 0.9 * ToSeconds(kSlow), 5e-5);
   EXPECT_NEAR(groups[1].options[0].time_s, ToSeconds(kSlow), 5e-5);
+}
+
+// Forwards and then backwards, with a power of each kind, relative to 300 W.
+protocol::RanStep StepWithPowers(Nanoseconds time, double of_forwards, double of_backwards) {
+  protocol::RanStep step = StepOf(kFastMhz, time);
+  const auto half = std::ssize(step.instructions) / 2;
+  for (auto one = step.instructions.begin() + half; one != step.instructions.end(); ++one) {
+    one->kind = InstructionKind::kBackward;
+  }
+  const Nanoseconds middle = step.instructions[static_cast<std::size_t>(half)].begin;
+  for (protocol::EnergySample& sample : step.energy) {
+    const double forwards_s = ToSeconds(std::min(sample.after, middle));
+    sample.energy_j =
+        300 * (of_forwards * forwards_s + of_backwards * (ToSeconds(sample.after) - forwards_s));
+  }
+  return step;
+}
+
+// The errors of the two kinds are opposite, because only the sum of their energies is well known.
+TEST(GroupAlikeTest, APipelineHasOneFactorForThePowersOfAllKinds) {
+  std::map<protocol::RankId, profiler::KnownGpu> gpus;
+  const auto add = [&](Nanoseconds time, double of_forwards, double of_backwards) {
+    profiler::GpuMeasurements measurements{profiler::MeasuringSettings()};
+    measurements.Add(StepWithPowers(time, of_forwards, of_backwards));
+    gpus.emplace(protocol::RankId{static_cast<int>(gpus.size()), 0, 0},
+                 profiler::KnownGpu{"GPU", "A100", std::move(measurements)});
+  };
+  add(kFast, 1, 1);
+  add(kFast * 9 / 10, 1.1, 0.9);
+  add(kFast * 8 / 10, 1.2, 1.2);
+  const auto groups = GroupAlike(gpus, PooledOptions(gpus), 16);
+  ASSERT_THAT(groups, SizeIs(3));
+  ASSERT_THAT(groups[2].dp_ranks, ElementsAre(0));  // The fastest one comes first.
+  for (const std::size_t kind : {0U, 1U}) {
+    const double usual_w = groups[2].options[kind].power_w;
+    EXPECT_NEAR(groups[1].options[kind].power_w / usual_w, 1, 0.01);
+    EXPECT_NEAR(groups[0].options[kind].power_w / usual_w, 1.2, 0.01);
+  }
+}
+
+// The power of the forwards may have the error of that of the backwards, which is unknown.
+TEST(GroupAlikeTest, ThePowerOfOneKindAloneIsNoFactor) {
+  std::map<protocol::RankId, profiler::KnownGpu> gpus;
+  for (const bool is_known : {true, false}) {
+    protocol::RanStep step =
+        StepWithPowers(is_known ? kFast : kFast * 9 / 10, is_known ? 1 : 1.3, 1);
+    if (!is_known) step.energy.resize(step.energy.size() / 3);  // Only of forwards.
+    profiler::GpuMeasurements measurements{profiler::MeasuringSettings()};
+    measurements.Add(step);
+    gpus.emplace(protocol::RankId{is_known ? 0 : 1, 0, 0},
+                 profiler::KnownGpu{"GPU", "A100", std::move(measurements)});
+  }
+  const auto groups = GroupAlike(gpus, PooledOptions(gpus), 16);
+  ASSERT_THAT(groups, SizeIs(2));
+  for (const AlikePipelines& group : groups) {
+    EXPECT_NEAR(group.options[0].power_w, group.options[1].power_w, 1);
+  }
 }
 
 // A pipeline that has run too few instructions is as fast as the mean.

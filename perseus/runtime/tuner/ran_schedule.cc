@@ -356,6 +356,14 @@ std::vector<MatchedInstruction> ComputationsOf(const protocol::RanStep& step) {
   return matched;
 }
 
+bool WaitsBeforeOptimizer(const protocol::RanStep& step) {
+  const auto optimizer = std::ranges::find(step.instructions, InstructionKind::kOptimizerStep,
+                                           &protocol::RanInstruction::kind);
+  return std::ranges::any_of(step.waits, [&](const protocol::Wait& wait) {
+    return optimizer == step.instructions.end() || wait.begin < optimizer->begin;
+  });
+}
+
 Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol::RankId& name,
                               const protocol::RanStep& step) {
   const std::vector<MatchedInstruction> wanted = PlannedOf(schedule, name.pp_rank);

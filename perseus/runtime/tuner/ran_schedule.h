@@ -38,6 +38,10 @@ struct MatchedInstruction {
 // The computations of the step, sorted by start time.
 std::vector<MatchedInstruction> ComputationsOf(const protocol::RanStep& step);
 
+// Whether the rank waited for others within a forward or a backward. Optimizers whose states are on
+// several ranks (ZeRO-1) wait within their own step, when everything else is computed.
+bool WaitsBeforeOptimizer(const protocol::RanStep& step);
+
 // Fails (kInput) if the rank's computations in `step` differ from those of the schedule, or have
 // another order. The message has the difference and a remedy. Requires that the schedule has the
 // rank.

@@ -36,6 +36,19 @@ protocol::RanStep StepOf(int microbatches) {
   return step;
 }
 
+TEST(WaitsBeforeOptimizer, LeavesOutTheWaitsOfTheOptimizer) {
+  protocol::RanStep step = StepOf(2);
+  EXPECT_FALSE(WaitsBeforeOptimizer(step));
+  step.instructions.push_back({InstructionKind::kOptimizerStep, 0, 0, 250, 50, 0});
+  step.waits = {{270, 20}};
+  EXPECT_FALSE(WaitsBeforeOptimizer(step));
+  step.waits.push_back({150, 10});
+  EXPECT_TRUE(WaitsBeforeOptimizer(step));
+  step.instructions.pop_back();
+  step.waits.pop_back();
+  EXPECT_TRUE(WaitsBeforeOptimizer(step));
+}
+
 TEST(CheckRanSchedule, FindsTheScheduleAmongOtherInstructions) {
   protocol::RanStep step = StepOf(4);
   step.instructions.push_back({InstructionKind::kAllReduce, -1, 0, 400, 10, 0});

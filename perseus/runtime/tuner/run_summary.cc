@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 #include <variant>
@@ -10,6 +11,7 @@
 
 #include "perseus/base/statistics.h"
 #include "perseus/runtime/protocol/job_directory/rank_log.h"
+#include "perseus/runtime/tuner/rank_progress.h"
 
 namespace perseus::tuner {
 namespace {
@@ -101,7 +103,39 @@ class RankSums {
   double energy_j_ = 0;
 };
 
-Result<RankSums> SumUpLog(const std::filesystem::path& log) {
+// How long ranks without a pipeline wait for the slowest one.
+class Waits {
+ public:
+  void Add(const protocol::RanStep& step) {
+    const Nanoseconds worked = step.TimeOfWork();
+    Step& known = steps_[step.step];
+    ++known.ranks;
+    known.sum_s += ToSeconds(worked);
+    known.most_s = std::max(known.most_s, ToSeconds(worked));
+    known.has_plan |= step.has_plan;
+  }
+  // Only steps that all ranks recorded count. Elsewhere, the slowest rank may be missing.
+  std::optional<double> Median(int ranks, bool has_plan) const {
+    std::vector<double> waits_s;
+    for (const auto& [number, step] : steps_) {
+      if (step.ranks != ranks || step.has_plan != has_plan || step.most_s == 0) continue;
+      waits_s.push_back(step.most_s - step.sum_s / ranks);
+    }
+    if (waits_s.empty()) return std::nullopt;
+    return perseus::Median(std::move(waits_s));
+  }
+
+ private:
+  struct Step {
+    int ranks = 0;
+    bool has_plan = false;
+    double sum_s = 0;
+    double most_s = 0;
+  };
+  std::map<std::int64_t, Step> steps_;
+};
+
+Result<RankSums> SumUpLog(const std::filesystem::path& log, Waits& waits) {
   RankSums sums;
   protocol::RankLogReader reader(log);
   for (;;) {
@@ -109,7 +143,10 @@ Result<RankSums> SumUpLog(const std::filesystem::path& log) {
     if (!records && records.error().kind != ErrorKind::kInput) return Fail(records);
     if (!records) continue;  // The next call continues after the wrong line.
     if (records->empty()) return sums;
-    for (const protocol::RankRecord& record : *records) sums.Add(record);
+    for (const protocol::RankRecord& record : *records) {
+      sums.Add(record);
+      if (const auto* step = std::get_if<protocol::RanStep>(&record)) waits.Add(*step);
+    }
   }
 }
 
@@ -138,11 +175,6 @@ class RankCount {
   std::map<std::pair<int, int>, Pipeline> pipelines_;
 };
 
-bool HasChanged(const std::filesystem::path& path, std::filesystem::file_time_type since) {
-  std::error_code error;
-  return std::filesystem::last_write_time(path, error) >= since && !error;
-}
-
 // Returns the median of values, each with its count. 0 if there are no values.
 int MedianOf(const std::map<int, std::int64_t>& counts) {
   std::int64_t all = 0;
@@ -164,13 +196,16 @@ Result<RunSummary> SumUpRun(const std::filesystem::path& job_directory,
   double power_w = 0;
   int timed_ranks = 0;
   RankCount count;
+  Waits waits;
+  std::set<int> dp_ranks;
   std::map<int, std::int64_t> readings;
   PERSEUS_ASSIGN_OR_RETURN(const auto logs, protocol::FindRankLogs(job_directory));
   for (const auto& [name, path] : logs) {
     if (!HasChanged(path, since)) continue;
-    PERSEUS_ASSIGN_OR_RETURN(const RankSums sums, SumUpLog(path));
+    PERSEUS_ASSIGN_OR_RETURN(const RankSums sums, SumUpLog(path, waits));
     if (sums.steps() == 0) continue;
     count.Add(sums.header());
+    dp_ranks.insert(name.dp_rank);
     summary.fewest_steps =
         summary.ranks == 0 ? sums.steps() : std::min(summary.fewest_steps, sums.steps());
     ++summary.ranks;
@@ -191,6 +226,14 @@ Result<RunSummary> SumUpRun(const std::filesystem::path& job_directory,
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto outside, protocol::FindRankFiles(job_directory, ".outside"));
   for (const auto& [name, path] : outside) summary.ranks_outside += HasChanged(path, since) ? 1 : 0;
+  // If ranks share a dp_rank, they wait for each other in the middle of a step.
+  if (summary.ranks > 1 && std::ssize(dp_ranks) == summary.ranks) {
+    summary.waiting_s = waits.Median(summary.ranks, /*has_plan=*/false);
+    summary.planned_waiting_s = waits.Median(summary.ranks, /*has_plan=*/true);
+  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto progress, ReadProgress(job_directory, dp_ranks, since));
+  summary.samples_per_step = progress.samples;
+  summary.tokens_per_step = progress.tokens;
   summary.reached_mhz = MedianOf(readings);
   summary.missing_ranks = count.missing();
   if (timed_ranks > 0) summary.step_time_s /= timed_ranks;

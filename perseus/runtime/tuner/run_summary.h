@@ -1,9 +1,14 @@
 // The steps, time and energy of a run of a job, from its rank logs. Only sums are kept in memory,
-// so logs may have any length.
+// and a few numbers of each step, so logs may have any length.
+//
+// Waiting. Without a pipeline, ranks run the same work in each step, and then wait for the slowest
+// one. In a step, a rank waits for as long as its instructions take less time than those of the
+// slowest rank. What waits within an instruction is not seen, as in the backward of FSDP.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 
 #include "perseus/base/result.h"
 #include "perseus/runtime/tuner/job_logs.h"
@@ -27,6 +32,13 @@ struct RunSummary {
   // The energy of a median step: the mean power, times `step_time_s`. The first steps often take
   // longer, so `energy_j` may be more than this times `steps`.
   double energy_per_step_j = 0;
+  // The median time of a step for which the mean rank waits for the slowest one, in steps without a
+  // plan and with one. nullopt: no such steps, a pipeline, or a single rank.
+  std::optional<double> waiting_s;
+  std::optional<double> planned_waiting_s;
+  // The mean of a step, of all ranks (rank_progress.h). 0: unknown.
+  double samples_per_step = 0;
+  double tokens_per_step = 0;
   std::int64_t planned_steps = 0;   // The steps of all ranks with an active plan.
   std::int64_t off_plan_steps = 0;  // Planned steps with another order than the plan.
   std::int64_t unset_steps = 0;  // Planned steps at the default clocks, because of a missing lease.

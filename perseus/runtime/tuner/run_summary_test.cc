@@ -69,6 +69,46 @@ TEST_F(RunSummaryTest, AddsUpRanks) {
   EXPECT_EQ(summary.off_plan_steps, 3);
 }
 
+// Rank 2 is the slowest one, by 0.3 s of its 0.9 s, until a plan makes all of them equally fast.
+TEST_F(RunSummaryTest, RanksWithoutAPipelineWaitForTheSlowestOne) {
+  for (int rank = 0; rank < 3; ++rank) {
+    Begin({rank, 0, 0}, 1);
+    for (int number = 0; number < 7; ++number) {
+      protocol::RanStep step;
+      step.step = number;
+      step.has_plan = step.on_plan = number > 3;
+      step.begin = 2 * number * kSecond;
+      step.end = step.begin + kSecond;
+      const Nanoseconds half = rank == 2 || step.has_plan ? 450 * kMillisecond : 300 * kMillisecond;
+      step.instructions = {{InstructionKind::kForward, 0, 0, 0, half, 0},
+                           {InstructionKind::kBackward, 0, 0, half, half, 0}};
+      Append({rank, 0, 0}, step);
+    }
+  }
+  const auto summary = ValueOf(SumUpRun(directory_.path(), start_));
+  EXPECT_NEAR(summary.waiting_s.value(), 0.2, 1e-9);
+  EXPECT_NEAR(summary.planned_waiting_s.value(), 0, 1e-9);
+}
+
+TEST_F(RunSummaryTest, WaitingIsUnknownForOneRankAndForAPipeline) {
+  Begin({0, 0, 0}, 1);
+  Add({0, 0, 0}, 0);
+  EXPECT_EQ(ValueOf(SumUpRun(directory_.path(), start_)).waiting_s, std::nullopt);
+  Begin({0, 1, 0}, 1);
+  Add({0, 1, 0}, 0);
+  EXPECT_EQ(ValueOf(SumUpRun(directory_.path(), start_)).waiting_s, std::nullopt);
+}
+
+TEST_F(RunSummaryTest, HasTheSamplesAndTokensOfAStep) {
+  Begin({0, 0, 0}, 1);
+  Add({0, 0, 0}, 0);
+  std::ofstream(directory_ / "ranks/dp0-pp0-tp0.progress")
+      << R"({"perseus_progress":1,"steps":2,"samples":8,"tokens":4096})";
+  const auto summary = ValueOf(SumUpRun(directory_.path(), start_));
+  EXPECT_EQ(summary.samples_per_step, 4);
+  EXPECT_EQ(summary.tokens_per_step, 2048);
+}
+
 // A counter that fell, or gave way to integrated power.
 TEST_F(RunSummaryTest, AWindowInWhichTheEnergyFellDoesNotCount) {
   Begin({0, 0, 0}, 1);

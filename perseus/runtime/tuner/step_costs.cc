@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 #include <vector>
@@ -137,6 +138,24 @@ Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol:
   cost.time_error_s = kErrorOfMedian * kDeviationsOfMad * MedianDeviation(times, cost.time_s) /
                       std::sqrt(static_cast<double>(times.size()));
   return cost;
+}
+
+Nanoseconds TimeWithoutWork(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
+                            std::int64_t first, std::int64_t last) {
+  std::vector<double> times;
+  for (std::int64_t number = first; number < last; ++number) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const protocol::RankId& name : ranks) {
+      const LoggedRank& rank = logs.ranks().at(name);
+      const protocol::RanStep* step = rank.Find(number);
+      const protocol::RanStep* next = rank.Find(number + 1);
+      if (step == nullptr || next == nullptr) continue;
+      const Nanoseconds idle = next->begin - step->begin - step->TimeOfWork();
+      least = std::min(least, static_cast<double>(std::max<Nanoseconds>(0, idle)));
+    }
+    if (std::isfinite(least)) times.push_back(least);
+  }
+  return times.empty() ? 0 : static_cast<Nanoseconds>(Median(std::move(times)));
 }
 
 SeenSteps SeenStepsOf(const UsualCost& planned, const UsualCost& baseline) {

@@ -54,6 +54,12 @@ struct UsualCost {
 Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
                                    const StepRange& range);
 
+// For jobs without pipelines. Returns the usual time of a step in which even the busiest rank runs
+// no instruction: all ranks communicate, load data, or run the optimizer. `first` and `last` are
+// steps. Returns 0 if they are not recorded.
+Nanoseconds TimeWithoutWork(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
+                            std::int64_t first, std::int64_t last);
+
 // The cost of steps with a plan, and of steps at the highest clocks for comparison.
 struct SeenSteps {
   double time_s = 0;

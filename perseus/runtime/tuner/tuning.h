@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "perseus/base/clock.h"
 #include "perseus/base/result.h"
@@ -30,6 +31,7 @@
 #include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "perseus/runtime/tuner/edge_microbatches.h"
 #include "perseus/runtime/tuner/job_logs.h"
+#include "perseus/runtime/tuner/outlook.h"
 #include "perseus/runtime/tuner/paced_plans.h"
 #include "perseus/runtime/tuner/step_costs.h"
 #include "perseus/runtime/tuner/tuned_plan.h"
@@ -122,6 +124,8 @@ struct TuningResult {
   std::vector<EdgeDifference> edges;
   // The clocks of the steps with which the plan is compared. Empty without a power limit.
   ReachedRanges reached;
+  // What plans for other slowdowns would save. Empty for a job with a pipeline.
+  std::vector<OutlookRow> outlook;
 };
 
 // Tunes the running job. Takes the steps of the budget, the steps in which plans are followed, and

@@ -14,6 +14,7 @@
 #include "perseus/base/index.h"
 #include "perseus/base/random.h"
 #include "perseus/base/result.h"
+#include "perseus/planning/plan/target.h"
 #include "perseus/simulation/emulator/pipeline_runs.h"
 #include "perseus/simulation/emulator/power_over_time.h"
 
@@ -245,6 +246,22 @@ std::string_view WhatDidNotBegin(Disturbance::Kind kind) {
   return kind == Disturbance::Kind::kInput ? "iteration" : "computation of its ranks";
 }
 
+// Returns a remark about a power cap that its own plan exceeds, or nullopt.
+std::optional<std::string> RemarkOnCap(const plan::Planner& planner, const PowerCap& cap,
+                                       int pipelines) {
+  const plan::Evaluator evaluator(planner.graph(), planner.model());
+  const double least_w = pipelines * evaluator.Evaluate(cap.options).average_power_w();
+  if (least_w <= cap.watts) return std::nullopt;
+  const double waiting_w = pipelines * ToWatts(planner.blocking_price());
+  return fmt::format(
+      "{}no plan meets this power cap of {} W: the job had the plan of least power, {} W ({})",
+      cap.where.empty() ? "" : cap.where + ": ", cap.watts, plan::RoundedUp(least_w),
+      cap.watts > waiting_w
+          ? fmt::format("to meet the cap, pause it for {:.3g} % of the time",
+                        100 * plan::PauseFor(cap.watts, least_w, waiting_w))
+          : fmt::format("even GPUs that only wait draw {} W", plan::RoundedUp(waiting_w)));
+}
+
 // Returns remarks for the user about events that had no effect, or an effect that differs from the
 // file: one line for each. `time` is the time of all iterations.
 std::vector<std::string> RemarksOn(const plan::Planner& planner, const EmulationSpec& spec,
@@ -274,7 +291,12 @@ std::vector<std::string> RemarksOn(const plan::Planner& planner, const Emulation
     if (!noticed.changes[i]) add(spec.changes[i].where, "plan");
   }
   for (std::size_t i = 0; i < spec.power_caps.size(); ++i) {
-    if (!noticed.power_caps[i]) add(spec.power_caps[i].where, "power cap");
+    const PowerCap& cap = spec.power_caps[i];
+    if (!noticed.power_caps[i]) {
+      add(cap.where, "power cap");
+    } else if (auto remark = RemarkOnCap(planner, cap, spec.pipelines)) {
+      remarks.push_back(*std::move(remark));
+    }
   }
   return remarks;
 }

@@ -95,8 +95,9 @@ struct PlanChange {
 struct PowerCap {
   Moment from;
   Moment until = Moment::Never();
-  double watts = 0;               // For the whole job.
-  std::vector<int> options = {};  // The fastest plan that keeps to the cap.
+  double watts = 0;  // For the whole job.
+  // The fastest plan that keeps to the cap. If no plan does, the plan of least power.
+  std::vector<int> options = {};
   std::string where = {};
 };
 

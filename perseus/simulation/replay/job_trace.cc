@@ -14,8 +14,9 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/index.h"
 #include "perseus/base/limits.h"
-#include "perseus/base/statistics.h"
 #include "perseus/base/wording.h"
+#include "perseus/simulation/replay/job_trace_checks.h"
+#include "perseus/simulation/replay/torch_profiler.h"
 #include "perseus/simulation/replay/trace_events.h"
 
 namespace perseus::replay {
@@ -41,9 +42,6 @@ constexpr std::array<EventName, 16> kKnownEvents{{
 }};
 
 constexpr std::string_view kLaneForm = "\"PP rank 0, TP rank 0, compute\"";
-// Chrome counts microseconds, and some tracers count them since 1970. With larger values, a number
-// of nanoseconds would overflow.
-constexpr double kLatestMicroseconds = 4e15;
 constexpr std::int64_t kLargestNumber = 1'000'000'000;
 
 struct Lane {
@@ -70,24 +68,75 @@ std::optional<Lane> ParseLane(std::string_view text) {
   return Lane{*rank, *tp_rank, std::string(text.substr(2))};
 }
 
-using Thread = std::pair<std::int64_t, std::int64_t>;
+using Thread = std::tuple<int, std::int64_t, std::int64_t>;  // The file, pid and tid.
 
-// An event whose rank is not known yet, because a lane's name may follow its events.
+// An event whose rank may be unknown yet, because a lane's name may follow its events.
 struct UnplacedEvent {
   JobEvent event;
   std::int64_t step = 0;
-  Thread thread;
+  std::optional<Thread> lane;  // None if the event names its rank itself.
 };
 
-class Reader {
+}  // namespace
+
+class JobTraceReader::Impl {
  public:
-  Reader(std::string_view name, const TraceReadOptions& options) : options_(options) {
-    trace_.name = name;
+  explicit Impl(const TraceReadOptions& options) : options_(options) {
     trace_.unused_ignored = options.ignored;
     for (std::size_t i = 0; i < kKnownEvents.size(); ++i) {
       name_number_.emplace(kKnownEvents[i].name, static_cast<int>(i));
     }
     for (const std::string& ignored : options.ignored) name_number_[ignored] = kIgnored;
+  }
+
+  Result<void> Add(std::string_view bytes, std::string_view name) {
+    if (files_++ == 0) trace_.name = name;
+    TextStream text(bytes, options_.most_bytes);
+    TorchProfilerFile profiled;
+    const Result<TraceHeader> read =
+        ReadTraceEvents(text, [&](const TraceEvent& event, const TraceHeader& header) {
+          return header.is_torch_profiler ? profiled.Take(event) : Take(event);
+        });
+    if (!read) return Fail(read, InFile(name));
+    if (!read->is_torch_profiler) return {};
+    auto rank = std::move(profiled).Finish(*read, files_ - 1);
+    if (rank) rank = SinceFirstBase(*std::move(rank), read->base_time_ns);
+    if (!rank) return Fail(rank, InFile(name));
+    profiled_ranks_.push_back(*std::move(rank));
+    return {};
+  }
+
+  Result<JobTrace> Finish() {
+    Result<void> finished = Place();
+    if (finished) finished = CheckRanks();
+    if (finished) SplitIntoSteps();
+    if (finished) finished = NumberMicrobatches();
+    if (finished) finished = CheckJobTrace(trace_, options_.clock_tolerance);
+    if (!finished) return Fail(finished, InFile(NameOfAll()));
+    return std::move(trace_);
+  }
+
+ private:
+  static constexpr int kIgnored = -1;
+  static constexpr int kUnknownMicrobatch = -1;
+
+  std::string NameOfAll() const {
+    return files_ == 1 ? trace_.name
+                       : fmt::format("{} and {}", trace_.name, Counted(files_ - 1, "other file"));
+  }
+
+  // Files of torch.profiler may count time from different bases.
+  Result<ProfiledRank> SinceFirstBase(ProfiledRank rank, std::int64_t base_ns) {
+    constexpr std::int64_t kLargestBase = 4'000'000'000'000'000'000;
+    if (std::abs(base_ns) > kLargestBase) return Fail("baseTimeNanoseconds is out of range");
+    if (profiled_ranks_.empty()) first_base_ns_ = base_ns;
+    const Nanoseconds shift = base_ns - first_base_ns_;
+    if (std::abs(shift) > kLargestBase / 4) {
+      return Fail("baseTimeNanoseconds differs by years from that of {} (give files of one run)",
+                  trace_.name);
+    }
+    for (StepEvent& one : rank.events) one.event.start += shift;
+    return rank;
   }
 
   Result<void> Take(const TraceEvent& event) {
@@ -107,23 +156,6 @@ class Reader {
         event.index, Excerpt(event.name), Excerpt(event.phase));
   }
 
-  Result<JobTrace> Finish() {
-    if (events_.empty()) {
-      return Fail("no event has ph \"X\" (record at least one step)");
-    }
-    PERSEUS_RETURN_IF_ERROR(CheckNegativeDurations());
-    PERSEUS_RETURN_IF_ERROR(PlaceOnRanks());
-    SplitIntoSteps();
-    for (const RecordedStep& step : trace_.steps) {
-      PERSEUS_RETURN_IF_ERROR(CheckStep(step));
-    }
-    PERSEUS_RETURN_IF_ERROR(CheckOrderOfSteps());
-    return std::move(trace_);
-  }
-
- private:
-  static constexpr int kIgnored = -1;
-
   template <typename... Args>
   static auto FailAt(const TraceEvent& event, MessageOf<Args...> message, Args&&... args) {
     return tl::unexpected<Error>(message(ErrorKind::kInput, std::forward<Args>(args)...)
@@ -131,6 +163,7 @@ class Reader {
   }
 
   Result<void> TakeSlice(const TraceEvent& event) {
+    if (event.pp_rank) return TakeNdtimeline(event);
     PERSEUS_ASSIGN_OR_RETURN(const int name, FindName(event));
     if (name == kIgnored) {
       std::erase(trace_.unused_ignored, event.name);
@@ -147,10 +180,42 @@ class Reader {
     return {};
   }
 
+  // An event of veScale's ndtimeline.
+  Result<void> TakeNdtimeline(const TraceEvent& event) {
+    const auto known = name_number_.find(event.name);
+    if (known == name_number_.end() || known->second == kIgnored) return {};
+    UnplacedEvent taken;
+    taken.event.name = known->second;
+    taken.event.kind = kKnownEvents[At(known->second)].kind;
+    taken.event.index = event.index;
+    const bool is_taken = IsComputation(taken.event.kind) || event.name == "optimizer";
+    if (!is_taken || event.tp_rank.value_or(0) != 0) return {};
+    if (*event.pp_rank < 0 || *event.pp_rank > kLargestNumber) {
+      return FailAt(event, "args.pp is out of range (expected the pp_rank, from 0)");
+    }
+    taken.event.pp_rank = static_cast<int>(*event.pp_rank);
+    PERSEUS_RETURN_IF_ERROR(TakePlace(event, taken));
+    taken.lane.reset();
+    PERSEUS_RETURN_IF_ERROR(TakeTimes(event, taken.event));
+    PERSEUS_RETURN_IF_ERROR(TakeArguments(event, taken.event));
+    has_ndtimeline_ = true;
+    events_.push_back(taken);
+    return {};
+  }
+
   // An index into kKnownEvents, or kIgnored.
   Result<int> FindName(const TraceEvent& event) const {
     const auto known = name_number_.find(event.name);
     if (known != name_number_.end()) return known->second;
+    const bool is_planned = event.name.size() > 1 &&
+                            event.name.find_first_not_of("0123456789", 1) == std::string::npos &&
+                            std::string_view("FBIWR").find(event.name[0]) != std::string_view::npos;
+    if (is_planned) {
+      return Fail(
+          "event {}: {} is a name in a trace that perseus wrote, which lacks communication (give "
+          "the timeline that a job recorded, as in docs/replay.md)",
+          event.index, Excerpt(event.name));
+    }
     std::vector<std::string_view> names;
     for (const EventName& name : kKnownEvents) names.push_back(name.name);
     return Fail(
@@ -159,7 +224,7 @@ class Reader {
         event.index, Excerpt(event.name), DidYouMean(event.name, names));
   }
 
-  static Result<void> TakePlace(const TraceEvent& event, UnplacedEvent& taken) {
+  Result<void> TakePlace(const TraceEvent& event, UnplacedEvent& taken) const {
     if (!event.process) {
       return FailAt(event, "pid is not a whole number (expected the dp_rank, from 0)");
     }
@@ -169,7 +234,7 @@ class Reader {
       return FailAt(event, "pid is out of range (expected the dp_rank, from 0)");
     }
     taken.event.dp_rank = static_cast<int>(*event.process);
-    taken.thread = {*event.process, *event.thread};
+    taken.lane = {files_, *event.process, *event.thread};
     taken.step = *event.step;
     return {};
   }
@@ -220,7 +285,7 @@ class Reader {
                   too_negative_durations_ == 1 ? "its step" : "their steps");
   }
 
-  static Result<void> TakeArguments(const TraceEvent& event, JobEvent& taken) {
+  Result<void> TakeArguments(const TraceEvent& event, JobEvent& taken) {
     // An event that belongs to no chunk has the chunk -1.
     const std::int64_t chunk = std::max<std::int64_t>(event.chunk.value_or(0), 0);
     if (chunk > kLargestNumber) {
@@ -228,13 +293,15 @@ class Reader {
     }
     taken.chunk = static_cast<int>(chunk);
     if (IsComputation(taken.kind)) {
-      if (!event.microbatch || *event.microbatch < 0 || *event.microbatch > kLargestNumber) {
+      const std::int64_t microbatch = event.microbatch.value_or(0);
+      if (microbatch < 0 || microbatch > kLargestNumber) {
         return FailAt(event,
-                      "args.mb_id is not a whole number from 0 to {} (expected the "
-                      "microbatch)",
+                      "args.mb_id is not a whole number from 0 to {} (expected the microbatch, or "
+                      "null in every event: then the n-th forward of a rank is microbatch n)",
                       kLargestNumber);
       }
-      taken.microbatch = static_cast<int>(*event.microbatch);
+      has_microbatches_ |= event.microbatch.has_value();
+      taken.microbatch = event.microbatch ? static_cast<int>(microbatch) : kUnknownMicrobatch;
     }
     const std::int64_t sequence = event.sequence.value_or(IsTransfer(taken.kind) ? -1 : 0);
     if (sequence < 0 || sequence > kLargestNumber) {
@@ -249,44 +316,70 @@ class Reader {
 
   void TakeMetadata(const TraceEvent& event) {
     if (event.name != "thread_name" || !event.process || !event.thread) return;
-    lane_names_.insert_or_assign(Thread{*event.process, *event.thread}, event.thread_name);
+    lane_names_.insert_or_assign(Thread{files_, *event.process, *event.thread}, event.thread_name);
   }
 
-  Result<void> PlaceOnRanks() {
+  Result<void> Place() {
+    if (!profiled_ranks_.empty() && !events_.empty()) {
+      return Fail(
+          "some files are traces of torch.profiler, and others are not (give files of one "
+          "tracer)");
+    }
+    PERSEUS_ASSIGN_OR_RETURN(const auto profiled, PlaceProfiledRanks(std::move(profiled_ranks_)));
+    for (const StepEvent& one : profiled) events_.push_back({one.event, one.step, std::nullopt});
+    if (events_.empty()) return Fail("no event has ph \"X\" (record at least one step)");
+    has_microbatches_ |= !profiled.empty();
+    PERSEUS_RETURN_IF_ERROR(CheckNegativeDurations());
+    return PlaceByLane();
+  }
+
+  Result<void> PlaceByLane() {
     std::map<Thread, Lane> lanes;
     std::map<std::string, int> number_of_lane;
-    std::map<int, std::unordered_set<int>> ranks_of_pipeline;
     for (UnplacedEvent& unplaced : events_) {
+      if (!unplaced.lane) continue;
       JobEvent& event = unplaced.event;
-      auto lane = lanes.find(unplaced.thread);
+      auto lane = lanes.find(*unplaced.lane);
       if (lane == lanes.end()) {
-        const auto named = lane_names_.find(unplaced.thread);
-        const auto parsed = named == lane_names_.end() ? std::nullopt : ParseLane(named->second);
-        const auto [pid, tid] = unplaced.thread;
-        const std::string what = fmt::format("event {} ({}, pid {}, tid {})", event.index,
-                                             kKnownEvents[At(event.name)].name, pid, tid);
-        if (!parsed) {
-          return Fail("{}: its lane has {}, so its rank is unknown (expected thread_name {})", what,
-                      named == lane_names_.end() ? "no thread_name"
-                                                 : "the thread_name " + Excerpt(named->second),
-                      kLaneForm);
-        }
-        if (parsed->tp_rank != 0) {
-          return Fail(
-              "{}: this lane is TP rank {} (record TP rank 0 only: the GPUs of a stage run in "
-              "step)",
-              what, parsed->tp_rank);
-        }
-        if (parsed->pp_rank > kLargestNumber) return Fail("{}: its rank is out of range", what);
-        lane = lanes.emplace(unplaced.thread, *parsed).first;
-        ranks_of_pipeline[event.dp_rank].insert(parsed->pp_rank);
+        PERSEUS_ASSIGN_OR_RETURN(auto parsed, LaneOf(unplaced));
+        lane = lanes.emplace(*unplaced.lane, std::move(parsed)).first;
       }
       event.pp_rank = lane->second.pp_rank;
       event.lane =
           number_of_lane.try_emplace(lane->second.name, static_cast<int>(number_of_lane.size()))
               .first->second;
+    }
+    return {};
+  }
+
+  Result<Lane> LaneOf(const UnplacedEvent& unplaced) const {
+    const auto named = lane_names_.find(*unplaced.lane);
+    const auto parsed = named == lane_names_.end() ? std::nullopt : ParseLane(named->second);
+    const auto [file, pid, tid] = *unplaced.lane;
+    const std::string what = fmt::format("event {} ({}, pid {}, tid {})", unplaced.event.index,
+                                         kKnownEvents[At(unplaced.event.name)].name, pid, tid);
+    if (!parsed) {
+      return Fail("{}: its lane has {}, so its rank is unknown (expected thread_name {})", what,
+                  named == lane_names_.end() ? "no thread_name"
+                                             : "the thread_name " + Excerpt(named->second),
+                  kLaneForm);
+    }
+    if (parsed->tp_rank != 0) {
+      return Fail(
+          "{}: this lane is TP rank {} (record TP rank 0 only: the GPUs of a stage run in step)",
+          what, parsed->tp_rank);
+    }
+    if (parsed->pp_rank > kLargestNumber) return Fail("{}: its rank is out of range", what);
+    return *parsed;
+  }
+
+  Result<void> CheckRanks() {
+    std::map<int, std::unordered_set<int>> ranks_of_pipeline;
+    for (const UnplacedEvent& unplaced : events_) {
+      const JobEvent& event = unplaced.event;
       trace_.pipelines = std::max(trace_.pipelines, event.dp_rank + 1);
       trace_.pp_ranks = std::max(trace_.pp_ranks, event.pp_rank + 1);
+      ranks_of_pipeline[event.dp_rank].insert(event.pp_rank);
     }
     for (int pipeline = 0; pipeline < trace_.pipelines; ++pipeline) {
       const auto found = ranks_of_pipeline.find(pipeline);
@@ -337,206 +430,33 @@ class Reader {
     }
   }
 
-  // Calls `check` with the events of each (dp_rank, pp_rank) that has events.
-  template <typename Check>
-  static Result<void> ForEachRank(const RecordedStep& step, Check check) {
-    std::span<const JobEvent> rest = step.events;
-    while (!rest.empty()) {
-      std::size_t end = 0;
-      while (end < rest.size() && rest[end].dp_rank == rest[0].dp_rank &&
-             rest[end].pp_rank == rest[0].pp_rank) {
-        ++end;
-      }
-      if (Result<void> checked = check(rest.first(end)); !checked) return checked;
-      rest = rest.subspan(end);
-    }
-    return {};
-  }
-
-  Result<void> CheckStep(const RecordedStep& step) const {
-    if (ToSeconds(step.time) > kLongestSeconds) {
-      const auto last = std::ranges::max_element(step.events, {}, &JobEvent::end);
-      return Fail(
-          "{}: it ends {:.0f} s after the step began: its clock jumps (expected {} s at most)",
-          Describe(*last, step.number), ToSeconds(step.time), kLongestSeconds);
-    }
-    const bool takes_time = std::ranges::any_of(step.events, [](const JobEvent& event) {
-      return IsComputation(event.kind) && event.duration > 0;
-    });
-    if (!takes_time) {
-      return Fail("step {}: all its computations have the duration 0 (record dur, in us)",
-                  step.number);
-    }
-    int next_rank = 0;  // Counts the ranks of all pipelines.
-    std::vector<std::pair<int, int>> of_first_rank;
-    Result<void> checked = ForEachRank(step, [&](std::span<const JobEvent> events) -> Result<void> {
-      const int rank = events[0].dp_rank * trace_.pp_ranks + events[0].pp_rank;
-      if (rank != next_rank) return FailForMissingRank(step, next_rank);
-      ++next_rank;
-      PERSEUS_RETURN_IF_ERROR(CheckDuplicates(step, events));
-      PERSEUS_ASSIGN_OR_RETURN(auto computed, CheckComputations(step, events));
-      if (events[0].pp_rank == 0) of_first_rank = computed;
-      if (computed != of_first_rank) {
-        return FailOfDifference(step, events[0], of_first_rank, computed);
-      }
-      const int last_chunk = computed.back().first;
-      auto forwards = CheckReceived(step, events, EventKind::kForward, {0, 0});
-      if (!forwards) return forwards;
-      return CheckReceived(step, events, EventKind::kBackward, {trace_.pp_ranks - 1, last_chunk});
-    });
-    if (!checked) return checked;
-    if (next_rank != trace_.gpus()) return FailForMissingRank(step, next_rank);
-    return {};
-  }
-
-  // Other checks find duplicates of computations, transfers and collectives, even at other times.
-  static Result<void> CheckDuplicates(const RecordedStep& step, std::span<const JobEvent> events) {
-    const auto key = [](const JobEvent& event) {
-      return std::tuple(event.start, event.duration, event.lane, event.name, event.sequence);
-    };
-    std::map<decltype(key(events[0])), const JobEvent*> seen;
-    for (const JobEvent& event : events) {
-      if (IsComputation(event.kind) || event.duration == 0) continue;
-      const auto [same, is_new] = seen.try_emplace(key(event), &event);
-      if (is_new) continue;
-      return Fail("{}: event {} is equal to it (keep one of them)", Describe(event, step.number),
-                  same->second->index);
-    }
-    return {};
-  }
-
-  Result<void> FailForMissingRank(const RecordedStep& step, int rank) const {
-    return Fail(
-        "step {}: dp_rank {}, pp_rank {} has no events, but it has events in other steps (leave "
-        "the step out, or record every rank)",
-        step.number, rank / trace_.pp_ranks, rank % trace_.pp_ranks);
-  }
-
-  // Checks that each computation of a kind begins after its input was received. The trace does not
-  // show which transfer belongs to which computation. But before the k-th computation, k transfers
-  // must have ended. The computations of `first` (rank, chunk) receive nothing.
-  Result<void> CheckReceived(const RecordedStep& step, std::span<const JobEvent> events,
-                             EventKind kind, std::pair<int, int> first) const {
-    const EventKind receive =
-        kind == EventKind::kForward ? EventKind::kForwardReceive : EventKind::kBackwardReceive;
-    std::vector<const JobEvent*> computations;
-    std::vector<const JobEvent*> received;
-    for (const JobEvent& event : events) {
-      if (event.kind == receive) received.push_back(&event);
-      if (event.kind == kind && std::pair(event.pp_rank, event.chunk) != first) {
-        computations.push_back(&event);
-      }
-    }
-    // The counts differ if transfers are batched, or not recorded. In the latter case, a later
-    // check finds a send without a receive.
-    if (computations.size() != received.size()) return {};
-    std::ranges::stable_sort(received, {}, &JobEvent::end);
-    for (std::size_t i = 0; i < received.size(); ++i) {
-      const JobEvent& event = *computations[i];
-      const Nanoseconds early = received[i]->end() - event.start;
-      if (early <= options_.clock_tolerance) continue;
-      return Fail(
-          "{}: it begins {} before what it computes on was received by event {}: its clock jumps "
-          "(leave the step out, or fix ts)",
-          Describe(event, step.number), InMilliseconds(early), received[i]->index);
-    }
-    return {};
-  }
-
-  // Checks the computations of a rank, and returns their sorted (chunk, microbatch) pairs.
-  Result<std::vector<std::pair<int, int>>> CheckComputations(
-      const RecordedStep& step, std::span<const JobEvent> events) const {
-    std::array<std::map<std::pair<int, int>, const JobEvent*>, 2> done;  // Forward, backward.
-    const JobEvent* previous = nullptr;
-    for (const JobEvent& event : events) {
-      if (!IsComputation(event.kind)) continue;
-      const auto [same, is_new] = done[event.kind == EventKind::kForward ? 0 : 1].try_emplace(
-          {event.chunk, event.microbatch}, &event);
-      if (!is_new) {
-        return Fail("{}: event {} already computes microbatch {} of chunk {} (keep one of them)",
-                    Describe(event, step.number), same->second->index, event.microbatch,
-                    event.chunk);
-      }
-      if (previous != nullptr) {
-        const Nanoseconds overlap = std::min(previous->end(), event.end()) - event.start;
-        if (overlap > options_.clock_tolerance) {
+  // Without microbatches in the file, the n-th forward of a rank and chunk is microbatch n, and so
+  // is the n-th backward: schedules take microbatches in order.
+  Result<void> NumberMicrobatches() {
+    for (RecordedStep& step : trace_.steps) {
+      std::map<std::tuple<int, int, EventKind, int>, int> next;
+      for (JobEvent& event : step.events) {
+        if (!IsComputation(event.kind)) continue;
+        if (has_ndtimeline_) event.stage = event.chunk * trace_.pp_ranks + event.pp_rank;
+        if (event.microbatch != kUnknownMicrobatch) continue;
+        if (has_microbatches_) {
           return Fail(
-              "{}: it begins {} before event {} on the same rank has ended: its clock jumps (leave "
-              "the step out, or fix ts)",
-              Describe(event, step.number), InMilliseconds(previous->end() - event.start),
-              previous->index);
+              "{}: args.mb_id is missing, but other events have it (expected the microbatch)",
+              Describe(event, step.number));
         }
+        // Requires that the events of a rank are in the order of time.
+        event.microbatch = next[{event.dp_rank, event.pp_rank, event.kind, event.chunk}]++;
       }
-      if (previous == nullptr || event.end() > previous->end()) previous = &event;
-    }
-    if (done[0].empty() && done[1].empty()) {
-      return Fail("{}: its rank has no computation in this step (record its compute lane)",
-                  Describe(events[0], step.number));
-    }
-    std::vector<std::pair<int, int>> pairs;
-    for (std::size_t i = 0; i < 2; ++i) {
-      for (const auto& [pair, event] : done[i]) {
-        if (!done[1 - i].contains(pair)) {
-          return Fail("{}: its microbatch {} has no {}-compute (leave the step out)",
-                      Describe(*event, step.number), pair.second, i == 0 ? "backward" : "forward");
-        }
-        if (i == 0) pairs.push_back(pair);
-      }
-    }
-    return pairs;
-  }
-
-  Result<void> FailOfDifference(const RecordedStep& step, const JobEvent& on_rank,
-                                const std::vector<std::pair<int, int>>& first,
-                                const std::vector<std::pair<int, int>>& other) const {
-    std::vector<std::pair<int, int>> missing;
-    std::set_symmetric_difference(first.begin(), first.end(), other.begin(), other.end(),
-                                  std::back_inserter(missing));
-    const auto [chunk, microbatch] = missing.front();
-    const bool is_here = std::binary_search(other.begin(), other.end(), missing.front());
-    return Fail(
-        "step {}: dp_rank {}, pp_rank {} does not compute microbatch {} of chunk {}, but pp_rank "
-        "{} does (events are missing: leave the step out)",
-        step.number, on_rank.dp_rank, is_here ? 0 : on_rank.pp_rank, microbatch, chunk,
-        is_here ? on_rank.pp_rank : 0);
-  }
-
-  Result<void> CheckOrderOfSteps() const {
-    const auto gpus = static_cast<std::size_t>(trace_.gpus());
-    std::vector<Nanoseconds> ends(gpus, 0);  // The ends of the previous step.
-    for (std::size_t i = 0; i < trace_.steps.size(); ++i) {
-      const RecordedStep& step = trace_.steps[i];
-      if (i > 0 && step.number < trace_.steps[i - 1].number) {
-        const RecordedStep& early = trace_.steps[i - 1];
-        return Fail(
-            "{}: it begins {} before step {} does: its clock jumps (fix ts, or number the steps in "
-            "the order of time)",
-            Describe(*std::ranges::min_element(early.events, {}, &JobEvent::start), early.number),
-            InMilliseconds(step.start - early.start), step.number);
-      }
-      std::vector<Nanoseconds> latest(gpus, step.start);
-      for (const JobEvent& event : step.events) {
-        const std::size_t gpu = At(event.dp_rank * trace_.pp_ranks + event.pp_rank);
-        const Nanoseconds start = step.start + event.start;
-        if (i > 0 && start < ends[gpu] - options_.clock_tolerance) {
-          return Fail(
-              "{}: it begins {} before its rank has ended step {}: its clock jumps (leave one of "
-              "the steps out, or fix ts)",
-              Describe(event, step.number), InMilliseconds(ends[gpu] - start),
-              trace_.steps[i - 1].number);
-        }
-        latest[gpu] = std::max(latest[gpu], start + event.duration);
-      }
-      ends = std::move(latest);
     }
     return {};
-  }
-
-  static std::string InMilliseconds(Nanoseconds time) {
-    return fmt::format("{:.3f} ms", ToMilliseconds(time));
   }
 
   const TraceReadOptions& options_;
+  int files_ = 0;
+  std::vector<ProfiledRank> profiled_ranks_;  // One for each file of torch.profiler.
+  std::int64_t first_base_ns_ = 0;
+  bool has_ndtimeline_ = false;
+  bool has_microbatches_ = false;
   std::unordered_map<std::string, int> name_number_;
   std::vector<UnplacedEvent> events_;
   std::map<Thread, std::string> lane_names_;
@@ -545,36 +465,6 @@ class Reader {
   std::optional<TraceEvent> most_negative_;
   JobTrace trace_;
 };
-
-// Fails if the unit of the times is probably not the microsecond. A computation of a microbatch
-// starts tens of kernels, and each takes several microseconds. The computation takes less than ten
-// seconds, because an iteration has many computations.
-Result<void> CheckUnitOfTime(const JobTrace& trace) {
-  constexpr Nanoseconds kShortest = 50 * kMicrosecond;
-  constexpr Nanoseconds kLongest = 10 * kSecond;
-  // A trace with times in seconds is read as if the times were in microseconds. Then a computation
-  // of up to 1 s has at most this length.
-  constexpr Nanoseconds kShortestInMilliseconds = 1'000;
-  std::vector<double> durations_ns;
-  for (const RecordedStep& step : trace.steps) {
-    for (const JobEvent& event : step.events) {
-      if (IsComputation(event.kind)) durations_ns.push_back(static_cast<double>(event.duration));
-    }
-  }
-  const double median_ns = Median(std::move(durations_ns));
-  // If most durations are 0, they say nothing about the unit.
-  if (median_ns == 0 || (median_ns >= kShortest && median_ns <= kLongest)) return {};
-  const std::string_view unit = median_ns > kLongest                  ? "nanoseconds"
-                                : median_ns < kShortestInMilliseconds ? "seconds"
-                                                                      : "milliseconds";
-  return Fail(
-      InFile(trace.name),
-      "half of the computations take {} than {:g} us, which is implausible (is the unit of ts "
-      "and dur {}? Write them in microseconds)",
-      median_ns < kShortest ? "no more" : "more", median_ns / kMicrosecond, unit);
-}
-
-}  // namespace
 
 std::span<const EventName> KnownEvents() { return kKnownEvents; }
 
@@ -586,15 +476,19 @@ std::string Describe(const JobEvent& event, std::int64_t step) {
 
 Result<JobTrace> ParseJobTrace(std::string_view bytes, std::string_view name,
                                const TraceReadOptions& options) {
-  TextStream text(bytes, options.most_bytes);
-  Reader reader(name, options);
-  const Result<void> read =
-      ReadTraceEvents(text, [&](const TraceEvent& event) { return reader.Take(event); });
-  if (!read) return Fail(read, InFile(name));
-  Result<JobTrace> trace = reader.Finish();
-  if (!trace) return Fail(trace, InFile(name));
-  PERSEUS_RETURN_IF_ERROR(CheckUnitOfTime(*trace));
-  return trace;
+  JobTraceReader reader(options);
+  PERSEUS_RETURN_IF_ERROR(reader.Add(bytes, name));
+  return reader.Finish();
 }
+
+JobTraceReader::JobTraceReader(const TraceReadOptions& options)
+    : impl_(std::make_unique<Impl>(options)) {}
+JobTraceReader::~JobTraceReader() = default;
+
+Result<void> JobTraceReader::Add(std::string_view bytes, std::string_view name) {
+  return impl_->Add(bytes, name);
+}
+
+Result<JobTrace> JobTraceReader::Finish() { return impl_->Finish(); }
 
 }  // namespace perseus::replay

@@ -7,7 +7,10 @@
 //     rank), ts and dur (in us), args.step, and for computations args.mb_id. args.seq_id counts
 //     the events of a name on a rank within a step.
 //   - "ph": "M" with the name "thread_name" says what a lane is: "PP rank 2, TP rank 0, compute".
-// Counters, instants and flow arrows are skipped. Everything else is an error.
+// Counters, instants and flow arrows are skipped. Everything else is an error. Two other tracers
+// write files that are read, too: torch.profiler (torch_profiler.h), and veScale's ndtimeline,
+// whose events have args.pp (the pp_rank), args.tp and no microbatch. From these, only computations
+// and the optimizer are taken, because they do not record both sides of each communication.
 //
 // Invariants of a JobTrace:
 //   1. Each dp_rank from 0 to pipelines - 1 has the pp_ranks from 0 to ranks - 1. Each of these has
@@ -24,6 +27,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -78,7 +82,11 @@ struct JobEvent {
   int lane = 0;  // A number that stands for the name of the lane.
   int chunk = 0;
   int microbatch = 0;  // Computations only.
-  int sequence = 0;    // Counts the events of this name on this rank within the step.
+  // Computations only: the stage, if the tracer does not record transfers. Then the forward waits
+  // for the forward of the previous stage, and the backward for the backward of the next stage.
+  // -1 if transfers are recorded.
+  int stage = -1;
+  int sequence = 0;  // Counts the events of this name on this rank within the step.
   Nanoseconds start = 0;
   Nanoseconds duration = 0;
 
@@ -93,7 +101,7 @@ struct RecordedStep {
 };
 
 struct JobTrace {
-  std::string name;  // For messages, usually the path of the file.
+  std::string name;  // For messages: the path of the file, or of the first of several.
   int pipelines = 0;
   int pp_ranks = 0;                 // In each pipeline.
   std::vector<RecordedStep> steps;  // In the order of time.
@@ -122,6 +130,24 @@ struct TraceReadOptions {
 // cause (remedy)". 21 MB of JSON take about 0.2 s.
 Result<JobTrace> ParseJobTrace(std::string_view bytes, std::string_view name,
                                const TraceReadOptions& options = {});
+
+// The same for a timeline in several files, one after another. The files may be in any order, but
+// must be of the same tracer.
+class JobTraceReader {
+ public:
+  // `options` must outlive the reader.
+  explicit JobTraceReader(const TraceReadOptions& options);
+  ~JobTraceReader();
+  JobTraceReader(const JobTraceReader&) = delete;
+  JobTraceReader& operator=(const JobTraceReader&) = delete;
+
+  Result<void> Add(std::string_view bytes, std::string_view name);
+  Result<JobTrace> Finish();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 // "event 12 (forward-compute, dp_rank 0, pp_rank 1, step 3)"
 std::string Describe(const JobEvent& event, std::int64_t step);

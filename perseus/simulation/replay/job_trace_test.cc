@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <zlib.h>
 
+#include <regex>
+
 #include "perseus/simulation/replay/trace_events.h"
 #include "tests/support/job_traces.h"
 
@@ -225,6 +227,10 @@ TEST(JobTrace, UnknownEventsAreRefusedUnlessIgnored) {
   EXPECT_THAT(other->unused_ignored, testing::ElementsAre("other"));
   EXPECT_THAT(JobTraceErrorOf(Replaced(text, "\"ph\":\"X\"", "\"ph\":\"B\"")),
               AllOf(HasSubstr("event 0 (\"forward-compute\")"), HasSubstr("ph \"B\"")));
+  EXPECT_THAT(JobTraceErrorOf(Replaced(FormatTimeline(TwoPipelines()), "forward-compute", "F0")),
+              HasSubstr("event 0: \"F0\" is a name in a trace that perseus wrote"));
+  EXPECT_THAT(JobTraceErrorOf("{\"format\": \"perseus-plan\"}"),
+              HasSubstr("the file is a \"perseus-plan\" file"));
 }
 
 TEST(JobTrace, MissingOrWrongFieldsAreNamed) {
@@ -242,6 +248,23 @@ TEST(JobTrace, MissingOrWrongFieldsAreNamed) {
                 AllOf(HasSubstr("event 0 (forward-compute): "), HasSubstr(complaint)))
         << to;
   }
+}
+
+// Some tracers leave microbatches out. Pipelines take them in order.
+TEST(JobTrace, WithoutMicrobatchesTheNthForwardIsMicrobatchN) {
+  const std::string text = FormatTimeline(TwoPipelines({.steps = 2}));
+  const std::string without =
+      std::regex_replace(text, std::regex("\"mb_id\":[0-9]+"), "\"mb_id\":null");
+  const auto numbered = ParseJobTrace(text, "t.json");
+  const auto trace = ParseJobTrace(without, "t.json");
+  ASSERT_TRUE(trace) << trace.error().Message();
+  for (std::size_t i = 0; i < numbered->steps.size(); ++i) {
+    for (std::size_t j = 0; j < numbered->steps[i].events.size(); ++j) {
+      EXPECT_EQ(trace->steps[i].events[j].microbatch, numbered->steps[i].events[j].microbatch);
+    }
+  }
+  EXPECT_THAT(JobTraceErrorOf(Replaced(text, "\"mb_id\":1", "\"mb_id\":null")),
+              HasSubstr("args.mb_id is missing, but other events have it"));
 }
 
 // The clocks of hosts differ, so some tracers record a communication that ends before it begins.

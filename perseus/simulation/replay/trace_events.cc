@@ -9,7 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "perseus/base/excerpt.h"
 #include "perseus/base/wording.h"
 
 namespace perseus::replay {
@@ -34,10 +36,19 @@ enum class Field : std::uint8_t {
   kChunk,
   kMicrobatch,
   kSequence,
+  kPpRank,
+  kTpRank,
+  kCategory,
+  kFormat,
+  kBaseTime,
+  kRank,
+  kGroupName,
+  kGroupRanks,
 };
 
 Field FieldOfEvent(std::string_view key) {
   if (key == "name") return Field::kName;
+  if (key == "cat") return Field::kCategory;
   if (key == "ph") return Field::kPhase;
   if (key == "pid") return Field::kProcess;
   if (key == "tid") return Field::kThread;
@@ -53,6 +64,19 @@ Field FieldOfArguments(std::string_view key) {
   if (key == "model_chunk") return Field::kChunk;
   if (key == "mb_id") return Field::kMicrobatch;
   if (key == "seq_id") return Field::kSequence;
+  if (key == "pp") return Field::kPpRank;
+  if (key == "tp") return Field::kTpRank;
+  return Field::kNone;
+}
+
+// The fields of the file that are not in its list of events, by nesting level. torch.profiler
+// writes {"distributedInfo": {"rank": 0, "pg_config": [{"pg_desc": "mesh_tp", "ranks": [0, 1]}]}}.
+Field FieldOfHeader(std::string_view key, std::size_t depth) {
+  if (depth == 1 && key == "format") return Field::kFormat;
+  if (depth == 1 && key == "baseTimeNanoseconds") return Field::kBaseTime;
+  if (depth == 2 && key == "rank") return Field::kRank;
+  if (depth == 4 && key == "pg_desc") return Field::kGroupName;
+  if (depth == 4 && key == "ranks") return Field::kGroupRanks;
   return Field::kNone;
 }
 
@@ -60,8 +84,7 @@ Field FieldOfArguments(std::string_view key) {
 // arguments are two levels deeper. All other values are skipped.
 class Handler : public nlohmann::json_sax<json> {
  public:
-  Handler(TextStream& text, const std::function<Result<void>(const TraceEvent&)>& take)
-      : text_(text), take_(take) {}
+  Handler(TextStream& text, const TakeTraceEvent& take) : text_(text), take_(take) {}
 
   bool null() override { return Scalar(); }
   bool boolean(bool) override { return Scalar(); }
@@ -80,7 +103,10 @@ class Handler : public nlohmann::json_sax<json> {
   }
   bool string(string_t& value) override {
     if (field_ == Field::kName) event_.name = std::move(value);
+    if (field_ == Field::kCategory) event_.category = std::move(value);
     if (field_ == Field::kPhase) event_.phase = std::move(value);
+    if (field_ == Field::kFormat) format_ = std::move(value);
+    if (field_ == Field::kGroupName) is_tp_group_ = value == "mesh_tp";
     if (field_ == Field::kThreadName) event_.thread_name = std::move(value);
     return Scalar();
   }
@@ -104,8 +130,9 @@ class Handler : public nlohmann::json_sax<json> {
     --depth_;
     field_ = Field::kNone;
     if (is_in_list_ && depth_ == list_depth_ + 1) is_in_arguments_ = false;
+    if (!is_in_list_) EndGroup();
     if (!IsEventNext()) return true;
-    if (Result<void> taken = take_(event_); !taken) return Stop(taken.error().Message());
+    if (Result<void> taken = take_(event_, header_); !taken) return Stop(taken.error().Message());
     ++event_.index;
     return true;
   }
@@ -114,6 +141,7 @@ class Handler : public nlohmann::json_sax<json> {
     const bool is_list = !has_list_ && (depth_ == 0 || (depth_ == 1 && is_list_next_));
     if (IsEventNext()) return NotAnEvent();
     ++depth_;
+    is_in_group_ranks_ = field_ == Field::kGroupRanks;
     if (is_list) {
       has_list_ = is_in_list_ = true;
       list_depth_ = depth_;
@@ -124,6 +152,7 @@ class Handler : public nlohmann::json_sax<json> {
   bool end_array() override {
     text_.EndValue();
     if (is_in_list_ && depth_ == list_depth_) is_in_list_ = false;
+    is_in_group_ranks_ = false;
     --depth_;
     return true;
   }
@@ -131,7 +160,7 @@ class Handler : public nlohmann::json_sax<json> {
     text_.EndValue();
     is_list_next_ = depth_ == 1 && key == "traceEvents";
     field_ = Field::kNone;
-    if (!is_in_list_) return true;
+    if (!is_in_list_) return HeaderKey(key);
     if (depth_ == list_depth_ + 1) field_ = FieldOfEvent(key);
     if (depth_ == list_depth_ + 2 && is_in_arguments_) field_ = FieldOfArguments(key);
     return true;
@@ -148,9 +177,24 @@ class Handler : public nlohmann::json_sax<json> {
   }
 
   bool has_list() const { return has_list_; }
+  const TraceHeader& header() const { return header_; }
+  const std::string& format() const { return format_; }
   const std::string& error() const { return error_; }
 
  private:
+  bool HeaderKey(std::string_view key) {
+    header_.is_torch_profiler |= depth_ == 1 && key == "schemaVersion";
+    if (depth_ == 1) is_in_distributed_info_ = key == "distributedInfo";
+    if (depth_ == 1 || is_in_distributed_info_) field_ = FieldOfHeader(key, depth_);
+    return true;
+  }
+  void EndGroup() {
+    if (is_tp_group_ && !group_ranks_.empty()) {
+      header_.first_tp_rank = *std::ranges::min_element(group_ranks_);
+    }
+    is_tp_group_ = false;
+    group_ranks_.clear();
+  }
   std::string Where() const {
     return is_in_list_ ? fmt::format("in or after event {}: ", event_.index) : "";
   }
@@ -169,6 +213,7 @@ class Handler : public nlohmann::json_sax<json> {
     return true;
   }
   bool Integer(std::int64_t value) {
+    if (is_in_group_ranks_) group_ranks_.push_back(value);
     switch (field_) {
       case Field::kProcess:
         event_.process = value;
@@ -188,6 +233,18 @@ class Handler : public nlohmann::json_sax<json> {
       case Field::kSequence:
         event_.sequence = value;
         break;
+      case Field::kPpRank:
+        event_.pp_rank = value;
+        break;
+      case Field::kTpRank:
+        event_.tp_rank = value;
+        break;
+      case Field::kBaseTime:
+        header_.base_time_ns = value;
+        break;
+      case Field::kRank:
+        header_.rank = value;
+        break;
       default:
         return Real(static_cast<double>(value));
     }
@@ -200,7 +257,13 @@ class Handler : public nlohmann::json_sax<json> {
   }
 
   TextStream& text_;
-  const std::function<Result<void>(const TraceEvent&)>& take_;
+  const TakeTraceEvent& take_;
+  TraceHeader header_;
+  std::string format_;  // The value of "format", which some files have.
+  bool is_in_distributed_info_ = false;
+  bool is_tp_group_ = false;  // Whether the current group of ranks is a tensor-parallel one.
+  bool is_in_group_ranks_ = false;
+  std::vector<std::int64_t> group_ranks_;
   TraceEvent event_;
   Field field_ = Field::kNone;
   std::size_t depth_ = 0;
@@ -221,10 +284,17 @@ std::string_view OtherFormat(std::string_view bytes) {
   using namespace std::string_view_literals;
   constexpr struct {
     std::string_view begin, format;
-  } kFormats[] = {
-      {kGzip, "gzip"},        {"\x28\xb5\x2f\xfd", "zstd"}, {"PK\x03\x04", "zip"},
-      {"BZh", "bzip2"},       {"\xfd\x37zXZ", "xz"},        {"\x04\x22\x4d\x18", "lz4"},
-      {"\xff\xfe", "UTF-16"}, {"\xfe\xff", "UTF-16"},       {"\0\0\xfe\xff"sv, "UTF-32"}};
+  } kFormats[] = {{kGzip, "gzip"},
+                  {"\x28\xb5\x2f\xfd", "zstd"},
+                  {"PK\x03\x04", "zip"},
+                  {"BZh", "bzip2"},
+                  {"\xfd\x37zXZ", "xz"},
+                  {"\x04\x22\x4d\x18", "lz4"},
+                  {"\xff\xfe", "UTF-16"},
+                  {"\xfe\xff", "UTF-16"},
+                  {"\0\0\xfe\xff"sv, "UTF-32"},
+                  {"SQLite format 3", "an SQLite database, as of Nsight Systems"},
+                  {"\x80\x04", "a Python pickle"}};
   for (const auto& [begin, format] : kFormats) {
     if (bytes.starts_with(begin)) return format;
   }
@@ -233,8 +303,7 @@ std::string_view OtherFormat(std::string_view bytes) {
 
 }  // namespace
 
-Result<void> ReadTraceEvents(TextStream& text,
-                             const std::function<Result<void>(const TraceEvent&)>& take) {
+Result<TraceHeader> ReadTraceEvents(TextStream& text, const TakeTraceEvent& take) {
   Handler handler(text, take);
   std::istream stream(&text);
   if (!json::sax_parse(stream, &handler)) {
@@ -243,8 +312,13 @@ Result<void> ReadTraceEvents(TextStream& text,
   }
   // The end of the text may have been its last error.
   PERSEUS_RETURN_IF_ERROR(text.status());
-  if (!handler.has_list()) return Fail("the file has no list of events ({})", kExpected);
-  return {};
+  if (!handler.has_list()) {
+    return Fail("the file {} ({})",
+                handler.format().empty() ? "has no list of events"
+                                         : "is a " + Excerpt(handler.format()) + " file",
+                kExpected);
+  }
+  return handler.header();
 }
 
 // Owns the state of zlib.

@@ -19,6 +19,10 @@ namespace perseus::replay {
 // a whole value in memory.
 inline constexpr std::size_t kMostBytesOfValue = std::size_t{16} << 20;
 
+// The latest time of an event. Chrome counts microseconds, and some tracers count them since 1970.
+// With larger values, a number of nanoseconds would overflow.
+inline constexpr double kLatestMicroseconds = 4e15;
+
 // The text of a file, compressed with gzip (RFC 1952) or not, for a reader that takes it in pieces.
 //
 // Only one piece of decompressed text is in memory at any time. A small gzip file may contain a
@@ -63,6 +67,7 @@ class TextStream : public std::streambuf {
 struct TraceEvent {
   std::int64_t index = 0;  // In the list of the file, from 0.
   std::string name;
+  std::string category;
   std::string phase;
   std::optional<std::int64_t> process;
   std::optional<std::int64_t> thread;
@@ -74,12 +79,25 @@ struct TraceEvent {
   std::optional<std::int64_t> chunk;
   std::optional<std::int64_t> microbatch;
   std::optional<std::int64_t> sequence;
+  std::optional<std::int64_t> pp_rank;  // "pp" and "tp": veScale's ndtimeline writes them.
+  std::optional<std::int64_t> tp_rank;
 };
 
-// Calls `take` with each event, one after another. Stops at the first failure of `take` and returns
-// this failure. Fails (kInput) for text that is not a Chrome trace, and as TextStream does. The
-// message names the event at which reading stopped. The caller adds the name of the file.
-Result<void> ReadTraceEvents(TextStream& text,
-                             const std::function<Result<void>(const TraceEvent&)>& take);
+// What a trace says besides its events.
+struct TraceHeader {
+  bool is_torch_profiler = false;  // The file is a trace of torch.profiler (Kineto).
+  // These fields are of torch.profiler.
+  std::optional<std::int64_t> rank;
+  std::optional<std::int64_t>
+      first_tp_rank;              // The first rank of this rank's tensor-parallel group.
+  std::int64_t base_time_ns = 0;  // The time 0 of `timestamp_us`.
+};
+
+// Calls `take` with each event, one after another, and with what is known of the header. Stops at
+// the first failure of `take` and returns this failure. Returns the complete header. Fails (kInput)
+// for text that is not a Chrome trace, and as TextStream does. The message names the event at which
+// reading stopped. The caller adds the name of the file.
+using TakeTraceEvent = std::function<Result<void>(const TraceEvent&, const TraceHeader&)>;
+Result<TraceHeader> ReadTraceEvents(TextStream& text, const TakeTraceEvent& take);
 
 }  // namespace perseus::replay

@@ -137,6 +137,7 @@ class StepBuilder {
     for (const JobEvent& event : step_.events) graph.durations.push_back(event.duration);
     PERSEUS_ASSIGN_OR_RETURN(auto order, OrderWithinRanks(step_));
     waits_ = std::move(order);
+    PERSEUS_RETURN_IF_ERROR(WaitForInputs());
     result_.observed_delays.resize(events);
     result_.delay_keys.resize(events);
     PERSEUS_ASSIGN_OR_RETURN(auto groups, GroupFinder(trace_, step_).Find());
@@ -158,6 +159,35 @@ class StepBuilder {
   }
 
  private:
+  // Without recorded transfers, a computation waits for the one that makes its input.
+  Result<void> WaitForInputs() {
+    std::map<std::tuple<int, EventKind, int, int>, int> makers;
+    for (std::size_t i = 0; i < step_.events.size(); ++i) {
+      const JobEvent& event = step_.events[i];
+      if (!IsComputation(event.kind) || event.stage < 0) continue;
+      makers[{event.dp_rank, event.kind, event.stage, event.microbatch}] = static_cast<int>(i);
+    }
+    for (std::size_t i = 0; i < step_.events.size(); ++i) {
+      const JobEvent& event = step_.events[i];
+      if (!IsComputation(event.kind) || event.stage < 0) continue;
+      const int before = event.stage + (event.kind == EventKind::kForward ? -1 : 1);
+      const auto maker = makers.find({event.dp_rank, event.kind, before, event.microbatch});
+      if (maker == makers.end()) continue;
+      const JobEvent& input = step_.events[At(maker->second)];
+      if (event.start < input.end() - clock_tolerance_) {
+        return Fail(
+            "{}: it begins {:.3f} ms before its input is complete, event {} on pp_rank {}: a clock "
+            "jumps (leave the step out, or raise `clock_tolerance`)",
+            Describe(event, step_.number), ToMilliseconds(input.end() - event.start), input.index,
+            input.pp_rank);
+      }
+      waits_[i].push_back(maker->second);
+      std::ranges::sort(waits_[i]);
+      waits_[i].erase(std::unique(waits_[i].begin(), waits_[i].end()), waits_[i].end());
+    }
+    return {};
+  }
+
   // Adds one synchronization node (a meeting) for the group. The meeting waits for every event that
   // any member waited for. Then each member waits only for the meeting.
   Result<void> Join(const Group& group) {

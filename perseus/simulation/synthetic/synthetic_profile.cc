@@ -29,6 +29,8 @@ StageWork WorkOf(InstructionKind kind, const GpuModel& gpu) {
       return part(gpu.backward, kBackwardInputShare);
     case InstructionKind::kBackwardWeight:
       return part(gpu.backward, 1 - kBackwardInputShare);
+    case InstructionKind::kOptimizerStep:  // It reads and writes all states, and computes little.
+      return {0, gpu.forward.compute_s + gpu.forward.memory_s};
     default:
       return gpu.forward;
   }

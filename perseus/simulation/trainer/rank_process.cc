@@ -37,7 +37,8 @@ static_assert(static_cast<int>(InstructionKind::kForward) == PERSEUS_FORWARD &&
               static_cast<int>(InstructionKind::kBackward) == PERSEUS_BACKWARD &&
               static_cast<int>(InstructionKind::kBackwardInput) == PERSEUS_BACKWARD_INPUT &&
               static_cast<int>(InstructionKind::kBackwardWeight) == PERSEUS_BACKWARD_WEIGHT &&
-              static_cast<int>(InstructionKind::kRecompute) == PERSEUS_RECOMPUTE);
+              static_cast<int>(InstructionKind::kRecompute) == PERSEUS_RECOMPUTE &&
+              static_cast<int>(InstructionKind::kOptimizerStep) == PERSEUS_OPTIMIZER_STEP);
 
 struct CloseSession {
   void operator()(perseus_session* session) const { perseus_close(session); }

@@ -3,6 +3,7 @@
     handle = perseus.attach(schedule)         # torch.distributed.pipelining
     handle = perseus.attach(engine)           # DeepSpeed's PipelineEngine
     handle = perseus.attach("megatron")       # Megatron-core, before get_forward_backward_func()
+    handle = perseus.attach(model, optimizer) # Training without a pipeline
     handle.detach()                           # Every original is back.
 
 How it works. Every framework calls a function for each forward and each backward of a microbatch.
@@ -33,7 +34,7 @@ Rules that every adapter keeps:
 
 An adapter's module has three functions: matches(target) (cheap; looks only at class names),
 attach(target, mesh, options) -> Handle, and auto(module), which the import hook calls after the
-framework's module was loaded.
+framework's module was loaded. Without a pipeline, attach() gets the optimizer, too.
 """
 
 from __future__ import annotations
@@ -50,15 +51,20 @@ __all__ = ["Handle", "attach"]
 FRAMEWORKS = ("torch_pipelining", "deepspeed", "megatron", "torch_training")
 
 
-def attach(target: Any, mesh: Any = None, **options: Any) -> Handle:
-    """Marks the steps and the instructions of a pipeline, until `detach()` of the result.
+def attach(target: Any, optimizer: Any = None, *, mesh: Any = None, **options: Any) -> Handle:
+    """Marks the steps and the instructions of a training, until `detach()` of the result.
 
     Never raises. If the framework lacks something that the adapter needs, a warning of the logger
     "perseus" says what, and training continues unattached.
 
     Args:
-        target: A schedule of torch.distributed.pipelining, a PipelineEngine of DeepSpeed, or
-            "megatron" for the schedules of Megatron-core in this process.
+        target: A schedule of torch.distributed.pipelining, a PipelineEngine of DeepSpeed, "megatron"
+            for the schedules of Megatron-core in this process, or a torch.nn.Module that is trained
+            without a pipeline.
+        optimizer: Only for a module: the optimizer whose step ends a step of the training, or a list
+            of several. A wrapper counts as the optimizer that it wraps, because both have the same
+            parameters. Other optimizers (of a discriminator, for example) end no step. Without it,
+            each optimizer of this process does. A pipeline ends its own steps.
         mesh: The DeviceMesh of the job. It says which data-parallel and tensor-parallel rank this
             process is. Its pipeline dimension is named "pp"; "tp", "cp", "sp" and "ep" count as
             tensor parallel, all others as data parallel. Without a mesh, the ranks come from
@@ -72,8 +78,13 @@ def attach(target: Any, mesh: Any = None, **options: Any) -> Handle:
     try:
         for name in FRAMEWORKS:
             framework = importlib.import_module(f"perseus.adapters.{name}")
-            if framework.matches(target):
-                return framework.attach(target, mesh, options)
+            if not framework.matches(target):
+                continue
+            if name == "torch_training":
+                return framework.attach(target, mesh, options, optimizer)
+            if optimizer is not None:
+                warn("attach: a pipeline ends its own steps; the optimizer is ignored")
+            return framework.attach(target, mesh, options)
     except Exception:
         warn("attach: an error of Perseus; nothing is attached", exc_info=True)
         return Handle(None)

@@ -109,6 +109,21 @@ class _Replacement:
 _OF_OBJECT = vars(object)["__class__"]
 
 
+def _unregistered(cls: type, members: Mapping[str, Any]) -> type:
+    """Returns a subclass that `cls` does not register in __init_subclass__."""
+    if not hasattr(cls.__init_subclass__, "__func__"):  # That of `object` registers nothing.
+        return type(cls)(cls.__name__, (cls,), dict(members))
+    name, before = "__init_subclass__", vars(cls).get("__init_subclass__", _ABSENT)
+    type.__setattr__(cls, name, classmethod(lambda _: None))
+    try:
+        return type(cls)(cls.__name__, (cls,), dict(members))
+    finally:
+        if before is _ABSENT:
+            type.__delattr__(cls, name)
+        else:
+            type.__setattr__(cls, name, before)
+
+
 def _set_class(owner: Any, members: Mapping[str, Any]) -> Callable[[], bool]:
     """Gives the object a class of its own. Returns the function that sets the class back."""
     cls, names = type(owner), tuple(members)
@@ -122,7 +137,7 @@ def _set_class(owner: Any, members: Mapping[str, Any]) -> Callable[[], bool]:
             lambda self, new: _OF_OBJECT.__set__(self, new),
         ),
     }
-    ours = type(cls)(cls.__name__, (cls,), {**members, **about})
+    ours = _unregistered(cls, {**members, **about})
     ours.__reduce_ex__ = _reduce_as(cls, ours)  # type: ignore[method-assign]
     ours_of = weakref.ref(ours)
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import pathlib
-from typing import Optional, Tuple
+import stat
+from typing import Any, Dict, Optional, Tuple
+
+_MOST_CHARACTERS = 1 << 24  # More cannot be the result of a verb.
 
 
 def path_of(
@@ -20,6 +24,17 @@ def path_of(
     if not directory:
         return None
     return pathlib.Path(directory) / "ranks" / ("dp%d-pp%d-tp%d." % ranks + ending)
+
+
+def read_json(path: pathlib.Path) -> Dict[str, Any]:
+    """The object of a file. Empty if there is none. Never waits, whatever the file is."""
+    with contextlib.suppress(OSError, ValueError):
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(file, encoding="utf-8") as opened:
+            if stat.S_ISREG(os.fstat(file).st_mode):
+                value = json.loads(opened.read(_MOST_CHARACTERS))
+                return value if isinstance(value, dict) else {}
+    return {}
 
 
 def replace(path: pathlib.Path, text: str) -> None:

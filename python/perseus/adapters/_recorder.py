@@ -15,7 +15,7 @@ import os
 import weakref
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
-from perseus import _client
+from perseus import _client, _session
 from perseus._log import log as _log
 from perseus.adapters import _memory
 from perseus.adapters._devices import is_capturing
@@ -24,6 +24,7 @@ from perseus.adapters._warning import warn
 
 FORWARD, BACKWARD = "forward", "backward"
 BACKWARD_INPUT, BACKWARD_WEIGHT = "backward_input", "backward_weight"
+OPTIMIZER_STEP = "optimizer_step"
 
 # How many steps are counted to prove that the adapter sees every instruction.
 PROOF_STEPS = 3
@@ -148,6 +149,7 @@ class Recorder:
         self._device = device
         self._session: Optional[_client.Session] = None
         self._is_open = False  # Between begin and end of an instruction.
+        self._open_stream: Any = None  # That of the open instruction. None: the CPU.
         self._closes_later = False  # See end_later().
         self._is_end_seen = True  # Whether end_late() follows end_later().
         self._chunks = 0
@@ -309,10 +311,8 @@ class Recorder:
                 self._measured_chunk = chunk
             stream = self._stream
             self._is_open = self._had_instruction = True
-            if stream is None:
-                self._session.instruction_begin(kind, microbatch, chunk)
-            else:
-                self._session.instruction_begin(kind, microbatch, chunk, stream())
+            self._open_stream = None if stream is None else stream()
+            self._session.instruction_begin(kind, microbatch, chunk, self._open_stream)
             return True
         except Exception as error:
             self.fail(error)
@@ -326,6 +326,26 @@ class Recorder:
             if self._measured_chunk is not None and self._memory is not None:
                 self._memory.forward_end(self._measured_chunk)
             self._measured_chunk = None
+
+    @property
+    def is_on_cpu(self) -> bool:
+        """Whether the open instruction is on no stream."""
+        return self._open_stream is None
+
+    def is_on(self, stream: Any) -> bool:
+        """Whether the open instruction is on this CUDA stream."""
+        ours = self._open_stream
+        return ours is not None and stream.cuda_stream == ours.cuda_stream
+
+    def wait_begin(self) -> None:
+        """From here on, the open instruction waits for other ranks."""
+        if self._is_open:
+            self._session.wait_begin()  # C++, raises no Exception.
+
+    def wait_end(self) -> None:
+        """Does nothing if the instruction does not wait."""
+        if self._is_open:
+            self._session.wait_end()
 
     def end_later(self) -> None:
         """The instruction ends at end_late(), after the loss.
@@ -420,6 +440,7 @@ class Recorder:
             other.detach()
         _recorders[key] = self
         self._session = _client.Session(**_plain(options))
+        _session.job_directory_of_newest = self.job_directory
         try:
             self._memory = _memory.probe_of(options, self._chunks, self._device)
         except Exception:

@@ -1,18 +1,27 @@
 """Training without a pipeline: one GPU, DDP, FSDP, tensor parallel, and the trainers on top of them.
 
-A step ends with the step of the optimizer. In it, each microbatch has a forward and a backward:
+A step ends with the step of the optimizer: of any, or of the one that attach() got. In it, each
+microbatch has a forward and a backward:
 
     forward     from the first call of a module that the optimizer trains, until the backward of its
                 loss begins
     backward    torch.autograd.backward, until the last gradient is computed. What it does after
                 that is communication: there, DDP and FSDP wait for other ranks
+    optimizer   from the begin of the first optimizer's step to the end of the last one's. Not if the
+                optimizer gets a closure, because forward and backward then run inside of its step
+
+Within a forward or a backward, a rank may wait for others, as FSDP does for the weights of each layer.
+This time is recorded as waiting, and is no part of the instruction's own time. So ranks of different
+speed show different times, although they end together.
 
 What is replaced:
     torch.autograd.backward     Tensor.backward calls it, and so do GradScaler and the trainers
     model.__call__              of each module that has all trained parameters, and of the children
                                 of the smallest one. The call that comes first counts. Modules inside
                                 of a compiled one stay as they are, because it would compile again
-    the global hooks of torch.optim say when an optimizer has stepped
+    c10d.Work.wait, torch.cuda.Stream.wait_event and wait_stream: the points where an instruction
+                waits for communication. If one of them is missing, its waiting counts as work
+    the global hooks of torch.optim say when an optimizer steps
 
 auto() finds the modules after the first step of an optimizer, because only then the program has what
 it trains. So the first step is not recorded. A process with a pipeline (another adapter), or with a
@@ -29,7 +38,7 @@ import gc
 import sys
 import threading
 import weakref
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Set
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set
 
 from perseus import _session
 from perseus.adapters import _outside, class_in
@@ -37,12 +46,21 @@ from perseus.adapters._devices import current_gpu, stream_of_current_gpu
 from perseus.adapters._mesh import find_ranks_without_pipeline
 from perseus.adapters._patches import Patches, function_of
 from perseus.adapters._probe import Probe
-from perseus.adapters._recorder import BACKWARD, FORWARD, Handle, Ranks, Recorder, is_recording
+from perseus.adapters._recorder import (
+    BACKWARD,
+    FORWARD,
+    OPTIMIZER_STEP,
+    Handle,
+    Ranks,
+    Recorder,
+    is_recording,
+)
 from perseus.adapters._warning import warn
 
 MODULE = "torch.optim.optimizer"  # auto() is called when it was imported.
 
 _MOST_UNSEEN = 3  # After that many steps that are not recorded, the rank says so.
+_MOST_OTHERS = 100  # After that many steps of other optimizers in a row, too.
 
 
 def matches(target: Any) -> bool:
@@ -52,7 +70,7 @@ def matches(target: Any) -> bool:
     return isinstance(target, torch.nn.Module)
 
 
-def attach(model: Any, mesh: Any, options: Mapping[str, Any]) -> Handle:
+def attach(model: Any, mesh: Any, options: Mapping[str, Any], optimizer: Any) -> Handle:
     """Attaches to a model, without waiting for the first step of its optimizer."""
     global _training
     if _training is not None and _training.recorder.is_attached:
@@ -65,7 +83,14 @@ def attach(model: Any, mesh: Any, options: Mapping[str, Any]) -> Handle:
     if _is_graph(model):
         warn("attach: a torch.fx.GraphModule changes its own class (attach the module around it)")
         return Handle(None)
-    _training = _Training([model], mesh, options, is_auto=False)
+    optimizers = _optimizers_in(optimizer)
+    if optimizers is None:
+        warn(
+            "attach: the second argument is no optimizer, because it has no param_groups; nothing is "
+            "attached (pass the optimizer that trains the model, or mesh=... for a mesh)"
+        )
+        return Handle(None)
+    _training = _Training([model], mesh, options, is_auto=False, optimizers=optimizers)
     _listen()
     return _training.handle
 
@@ -91,6 +116,20 @@ def _listen() -> None:
     if not _listens and register is not None:
         _listens = True
         register(_stepped)
+        register_before = getattr(optim, "register_optimizer_step_pre_hook", None)
+        if register_before is not None:
+            register_before(_steps)
+
+
+def _steps(optimizer: Any, arguments: Any, named: Any) -> None:
+    """The global hook: an optimizer begins to step. The first argument is the optimizer, too."""
+    if _training is None or _is_compiling():
+        return
+    try:
+        if not any(callable(one) for one in (*arguments[1:], *named.values())):  # A closure.
+            _training.optimizer_begins(optimizer)
+    except Exception:
+        warn("attach: an error of Perseus", exc_info=True)
 
 
 def _stepped(optimizer: Any, *_: Any) -> None:
@@ -103,7 +142,7 @@ def _stepped(optimizer: Any, *_: Any) -> None:
             _training.recorder.detach()
             _training = None  # The program trains another model.
         if _training is not None:
-            _training.stepped()
+            _training.stepped(optimizer)
         elif _is_auto:
             _is_auto = not is_recording() and not _session.was_opened and _probe()
             if _is_auto:
@@ -117,9 +156,18 @@ class _Training:
     """The recorder of what this process trains, and where in a step it is."""
 
     def __init__(
-        self, modules: List[Any], mesh: Any, options: Mapping[str, Any], is_auto: bool
+        self,
+        modules: List[Any],
+        mesh: Any,
+        options: Mapping[str, Any],
+        is_auto: bool,
+        optimizers: Sequence[Any] = (),
     ) -> None:
+        """`optimizers`: only their steps end a step. Empty: those of all optimizers."""
         self._modules = [weakref.ref(module) for module in modules]
+        self._optimizers = [weakref.ref(one) for one in optimizers]
+        # The ids of their parameters, because a wrapper is not the optimizer that steps.
+        self._trained = {id(one) for optimizer in optimizers for one in _parameters_of(optimizer)}
         self._thread = threading.get_ident()
 
         def find_ranks() -> Ranks:
@@ -137,6 +185,7 @@ class _Training:
         self._steps = 0  # How many optimizers have stepped since the last forward.
         self._steps_in_all = 1  # How many optimizers end a step.
         self._unseen = 0  # How many optimizers have stepped since the last recorded step.
+        self._others = 0  # How many other optimizers have stepped since the last one of ours.
         self._in_backward = False
         self._has_instructions = bool(modules)
         patches = self.recorder.patches
@@ -145,12 +194,51 @@ class _Training:
                 patches.set_members(module, {"__call__": self._call(module)})
             autograd = sys.modules["torch"].autograd
             patches.set(autograd, "backward", self._backward(autograd.backward))
+            self._patch_waits(patches)
             if not modules:
                 self.recorder.only_steps("no module has the parameters of the optimizer")
                 self.recorder.step_begin(0)
         except Exception:
             self.recorder.detach()  # The modules that were patched already.
             raise
+
+    def _patch_waits(self, patches: Patches) -> None:
+        torch = sys.modules["torch"]
+        recorder, thread = self.recorder, self._thread
+        task_of_backward = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+
+        def is_on_stream(stream: Any) -> bool:
+            return recorder.is_on(stream)
+
+        def is_on_current_stream(_: Any) -> bool:
+            return recorder.is_on_cpu or recorder.is_on(torch.cuda.current_stream())
+
+        def replace(cls: Any, name: str, blocks: Any) -> None:
+            original = vars(cls).get(name)
+            if not callable(original):
+                return
+
+            @functools.wraps(original)
+            def wait(waiter: Any, *arguments: Any, **named: Any) -> Any:
+                # Backward on a GPU runs in a thread of autograd.
+                is_ours = recorder.has_open_instruction and (
+                    threading.get_ident() == thread or task_of_backward() >= 0
+                )
+                if not is_ours or _is_compiling() or not blocks(waiter):
+                    return original(waiter, *arguments, **named)
+                recorder.wait_begin()
+                try:
+                    return original(waiter, *arguments, **named)
+                finally:
+                    recorder.wait_end()
+
+            patches.set(cls, name, wait)
+
+        work = getattr(getattr(torch._C, "_distributed_c10d", None), "Work", None)
+        if work is not None:
+            replace(work, "wait", is_on_current_stream)
+        replace(torch.cuda.Stream, "wait_event", is_on_stream)
+        replace(torch.cuda.Stream, "wait_stream", is_on_stream)
 
     def trains(self, model: Any) -> bool:
         return any(module() is model for module in self._modules)
@@ -168,10 +256,22 @@ class _Training:
             return False
         return True
 
-    def stepped(self) -> None:
+    def _ends_steps(self, optimizer: Any) -> bool:
+        if not self._optimizers or any(one() is optimizer for one in self._optimizers):
+            return True
+        firsts = (one for group in optimizer.param_groups for one in group["params"][:1])
+        return any(id(one) in self._trained for one in firsts)
+
+    def stepped(self, optimizer: Any) -> None:
         """An optimizer has stepped. The last one ends the step."""
         if not self._is_ours():
             return
+        if not self._ends_steps(optimizer):
+            self._others += 1
+            if self._others == _MOST_OTHERS:
+                warn("attach: other optimizers step, but not the one of attach (is it in use?)")
+            return
+        self._others = 0
         self._steps += 1
         self._unseen = 0 if self.recorder.in_step else self._unseen + 1
         if self._unseen == _MOST_UNSEEN * self._steps_in_all:
@@ -185,6 +285,12 @@ class _Training:
             self._end_step()
             if not self._has_instructions:
                 self.recorder.step_begin(0)
+
+    def optimizer_begins(self, optimizer: Any) -> None:
+        recorder = self.recorder
+        is_next = recorder.in_step and not recorder.has_open_instruction
+        if is_next and self._has_instructions and self._is_ours() and self._ends_steps(optimizer):
+            recorder.begin(OPTIMIZER_STEP, 0, 0)
 
     def _end_step(self) -> None:
         self.recorder.step_end(self._microbatches)
@@ -290,20 +396,27 @@ def _is_compiling() -> bool:
 # ---- What is trained ----
 
 
+def _optimizers_in(optimizer: Any) -> Optional[List[Any]]:
+    """The optimizers in an argument of attach(). None: it has something else."""
+    if optimizer is None:
+        return []
+    optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+    return optimizers if all(hasattr(one, "param_groups") for one in optimizers) else None
+
+
+def _parameters_of(optimizer: Any) -> Iterator[Any]:
+    return (one for group in optimizer.param_groups for one in group["params"])
+
+
 def _modules_of(optimizer: Any) -> List[Any]:
     """The modules with all parameters of the optimizer, and the children of the smallest one."""
     torch = sys.modules["torch"]
-    trained = {
-        id(parameter)
-        for group in optimizer.param_groups
-        for parameter in group["params"]
-        if parameter.requires_grad
-    }
+    trained = {id(one) for one in _parameters_of(optimizer) if one.requires_grad}
     if not trained:
         return []
     modules = [
         one
-        for one in gc.get_objects()
+        for one in _live_objects()
         if issubclass(type(one), torch.nn.Module) and "_modules" in vars(one)
     ]
     sizes: Dict[int, int] = {}
@@ -319,6 +432,18 @@ def _modules_of(optimizer: Any) -> List[Any]:
         if any(id(one) in trained for one in child.parameters()):
             found.append(child)
     return [one for one in found if id(one) not in compiled and not _is_graph(one)]
+
+
+def _live_objects() -> List[Any]:
+    """What the garbage collector tracks, and what gc.freeze() hides from it."""
+    if gc.get_freeze_count() == 0:
+        return gc.get_objects()
+    gc.collect()  # Garbage that is frozen stays forever.
+    gc.unfreeze()
+    try:
+        return gc.get_objects()
+    finally:
+        gc.freeze()
 
 
 def _is_graph(module: Any) -> bool:

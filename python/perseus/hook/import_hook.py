@@ -89,6 +89,7 @@ def attach(module):
             )
 
 
-def install():
-    sys.meta_path.insert(0, AttachFinder())
+def install(attaches):
+    if attaches:
+        sys.meta_path.insert(0, AttachFinder())
     sys.meta_path.append(PackageFinder())

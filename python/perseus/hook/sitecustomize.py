@@ -2,8 +2,9 @@
 
 `perseus run` puts the directory of this file first on PYTHONPATH and sets PERSEUS_ATTACH=auto. Every
 Python process of the job imports this file at its start. It imports nothing of Perseus before a
-supported framework is imported, does nothing if PERSEUS_ATTACH is unset, and never fails. Then it
-runs the sitecustomize that it hides, if there is one.
+supported framework is imported, and never fails. If PERSEUS_ATTACH is unset or off, it attaches
+nothing; the program can import the package. Then it runs the sitecustomize that it hides, if there
+is one.
 """
 
 import os
@@ -34,11 +35,10 @@ def _install():
         spec = spec_from_file_location("_perseus_import_hook", file)
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
-        module.install()
+        module.install(attaches=os.environ.get("PERSEUS_ATTACH", "off") not in ("", "off"))
     except Exception as error:
         print(f"perseus: the import hook failed ({error!r}); nothing is attached", file=sys.stderr)
 
 
-if os.environ.get("PERSEUS_ATTACH", "off") not in ("", "off"):
-    _install()
+_install()
 _hidden_sitecustomize()

@@ -3,8 +3,8 @@
 import { extent } from "d3-array";
 import { scaleLinear } from "d3-scale";
 import { line } from "d3-shape";
-import type { Palette } from "../color";
-import type { Report } from "../data";
+import { dashes, marks, type Palette } from "../color";
+import { referenceOf, type Report } from "../data";
 import { Frame, type Box } from "./frame";
 import { apart, textWidth, type LabelBox } from "./labels";
 
@@ -17,13 +17,13 @@ export interface FrontierPoint {
 export function frontierLayout(report: Report, width: number, height: number) {
   const box: Box = { width, height, top: 34, right: 28, bottom: 46, left: 62 };
   const curves = [...(report.frontier ? [report.frontier] : []), ...report.overlays];
-  const marks = [report.baseline, ...report.plans];
+  const points = [referenceOf(report), ...report.plans];
   const times = [
-    ...marks.map((mark) => mark.time_ns / 1e9),
+    ...points.map((point) => point.time_ns / 1e9),
     ...curves.flatMap((curve) => leastEnergyPart(curve).map((p) => p.time_s)),
   ];
   const energies = [
-    ...marks.map((mark) => mark.energy_j),
+    ...points.map((point) => point.energy_j),
     ...report.plans.map((plan) => plan.lower_bound_j),
     ...curves.flatMap((curve) => leastEnergyPart(curve).map((p) => p.energy_j)),
   ];
@@ -79,6 +79,19 @@ function labelOf(text: string, x: number, y: number, width: number): LabelBox & 
   return { text, left: right - textWidth(text), right, y: y - 9 };
 }
 
+/** Draws the key of an overlay in a legend, in the box from (0, 0) to (24, 16). */
+export function OverlayKey({ overlay, i, palette }: { overlay: Curve; i: number; palette: Palette }) {
+  const color = palette.series[i % palette.series.length];
+  return (
+    <>
+      {hasLine(overlay) && (
+        <path d="M0,8h24" stroke={color} stroke-width="1.5" stroke-dasharray={dashes[i % dashes.length]} />
+      )}
+      {hasMarks(overlay) && <path d={marks[i % marks.length]} fill={color} transform="translate(12,8)" />}
+    </>
+  );
+}
+
 interface Props {
   report: Report;
   chosen: number; // The index of the chosen plan.
@@ -93,7 +106,8 @@ export function FrontierChart({ report, chosen, width, height, palette }: Props)
     (p) => x(p.time_s),
     (p) => y(p.energy_j),
   );
-  const baseline = { time_s: report.baseline.time_ns / 1e9, energy_j: report.baseline.energy_j };
+  const reference = referenceOf(report);
+  const baseline = { time_s: reference.time_ns / 1e9, energy_j: reference.energy_j };
   const plan = report.plans[chosen];
   const bound = report.frontier ? leastEnergyPart(report.frontier) : [];
   const scaledY = scaleLinear(
@@ -117,20 +131,20 @@ export function FrontierChart({ report, chosen, width, height, palette }: Props)
       {bound.length > 0 && (
         <g class="ends">
           <VerticalLine x={x(bound[0].time_s)} box={box} palette={palette} label="T_min" />
-          <VerticalLine x={x(bound[bound.length - 1].time_s)} box={box} palette={palette} label="T*" />
+          <VerticalLine x={x(bound[bound.length - 1].time_s)} box={box} palette={palette} label="T*" isAtTop />
           <path d={path(bound)!} fill="none" stroke={palette.bound} stroke-width="2" />
         </g>
       )}
       {report.overlays.map((overlay, i) => {
-        const points = leastEnergyPart(overlay);
+        const curve = leastEnergyPart(overlay);
         const color = palette.series[i % palette.series.length];
         return (
           <g key={i}>
-            <path d={path(points)!} fill="none" stroke={color} stroke-width="1.5"
-              stroke-dasharray="6 3" />
-            {hasMarks(overlay) && points.map((p) => (
-              <rect key={p.time_s} x={x(p.time_s) - 3} y={y(p.energy_j) - 3} width="6" height="6"
-                fill={color} />
+            <path d={path(curve) || undefined} fill="none" stroke={color} stroke-width="1.5"
+              stroke-dasharray={dashes[i % dashes.length]} />
+            {hasMarks(overlay) && curve.map((p) => (
+              <path key={p.time_s} d={marks[i % marks.length]} fill={color}
+                transform={`translate(${x(p.time_s)},${y(p.energy_j)})`} />
             ))}
           </g>
         );
@@ -167,7 +181,9 @@ export function FrontierChart({ report, chosen, width, height, palette }: Props)
   );
 }
 
-function VerticalLine({ x, box, palette, label }: {
+/** Draws an end of the frontier. Its fast end is high, so its label is low, and the other way round. */
+function VerticalLine({ x, box, palette, label, isAtTop = false }: {
+  isAtTop?: boolean;
   x: number;
   box: Box;
   palette: Palette;
@@ -178,7 +194,8 @@ function VerticalLine({ x, box, palette, label }: {
     <g transform={`translate(${x},0)`}>
       <line y1={box.top} y2={box.height - box.bottom} stroke={palette.muted}
         stroke-dasharray="2 4" />
-      <text y={box.height - box.bottom - 6} x="5" fill={palette.muted} font-style="italic">
+      <text y={isAtTop ? box.top + 8 : box.height - box.bottom - 6} x={isAtTop ? -5 : 5}
+        text-anchor={isAtTop ? "end" : "start"} fill={palette.muted} font-style="italic">
         {name}
         {index && <tspan dy="3" font-size="9">{index}</tspan>}
       </text>

@@ -25,3 +25,14 @@ export function apart<Label extends LabelBox>(labels: Label[]): Label[] {
   }
   return kept;
 }
+
+/** Breaks a text into lines that are at most `width` wide. A longer word has a line of its own. */
+export function wrapped(text: string, width: number): string[] {
+  const lines: string[] = [];
+  for (const word of text.split(" ")) {
+    const last = lines[lines.length - 1];
+    if (last !== undefined && textWidth(`${last} ${word}`) <= width) lines[lines.length - 1] = `${last} ${word}`;
+    else if (word !== "") lines.push(word);
+  }
+  return lines;
+}

@@ -2,8 +2,10 @@
 import type { Iteration, Report, Slice, Work } from "../data";
 import { blockingPowerOf, powerOf, powerRange, slicesOf } from "../data";
 import { powerStep } from "../color";
+import { wrapped } from "./labels";
 
 export interface TimelineGroup {
+  titleLines: string[];
   title: string;
   iteration: Iteration;
   names: string[]; // The names of the lanes.
@@ -20,7 +22,8 @@ export interface TimelineLayout {
   longest: number; // The longest iteration, in ns.
 }
 
-export const titleHeight = 22;
+const titleHeight = 22;
+export const titleLine = 15;
 
 export function laneHeightFor(ranks: number): number {
   return ranks <= 4 ? 30 : ranks <= 8 ? 22 : ranks <= 16 ? 14 : ranks <= 64 ? 7 : 3;
@@ -37,6 +40,7 @@ export function layOutTimeline(
   report: Report,
   iterations: TitledIteration[],
   laneHeight: number,
+  width = Infinity, // For the titles.
 ): TimelineLayout {
   const range = powerRange(report);
   const blocking = blockingPowerOf(report);
@@ -44,13 +48,15 @@ export function layOutTimeline(
   let top = 0;
   const groups = iterations.map(({ title, iteration, work = report }) => {
     const lanes = slicesOf(work, iteration);
+    const titleLines = wrapped(title, width);
     const group = {
+      titleLines,
       title,
       iteration,
       names: work.pp_ranks.map((rank) => rank.name),
       lanes,
       steps: lanes.map((lane) => lane.map((slice) => powerStep(powerOf(slice, report), range, blocking))),
-      top: top + titleHeight,
+      top: top + titleHeight + titleLine * (titleLines.length - 1),
     };
     top = group.top + lanes.length * (laneHeight + gap) + 10;
     return group;

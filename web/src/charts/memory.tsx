@@ -6,6 +6,7 @@ import { line } from "d3-shape";
 import type { Palette } from "../color";
 import type { ScheduleRow, ScheduleTradeoff } from "../data";
 import { Frame, type Box } from "./frame";
+import { apart, textWidth } from "./labels";
 
 interface Props {
   tradeoff: ScheduleTradeoff;
@@ -39,6 +40,13 @@ export function MemoryChart({ tradeoff, width, height, palette }: Props) {
     [x(row.memory), y(percentOf(saving))];
   const path = line();
   const referenceY = y(percentOf(reference.saving));
+  const labels = rows.map((row) => {
+    const [middle, height] = place(row, row.saving);
+    const text = percentOf(row.saving).toFixed(1);
+    // The text is below its point, or above a point that is near the axis.
+    const below = y(0) - height < 24 ? -12 : 19;
+    return { text, middle, left: middle - textWidth(text) / 2, right: middle + textWidth(text) / 2, y: height + below };
+  });
   const isWhole = tradeoff.unit !== "GiB";
   const ticks = isWhole ? Math.min(10, Math.max(1, most - least)) : 8;
   return (
@@ -48,22 +56,22 @@ export function MemoryChart({ tradeoff, width, height, palette }: Props) {
       y={{ scale: y, label: "energy saved at no slowdown (%)", ticks: 6, format: y.tickFormat(6) }}>
       <line x1={box.left} x2={width - box.right} y1={referenceY} y2={referenceY}
         stroke={palette.baseline} stroke-dasharray="2 3" />
-      <path d={path(bounded.map((row) => place(row, row.most_saving!))) ?? ""} fill="none"
+      <path d={path(bounded.map((row) => place(row, row.most_saving!))) || undefined} fill="none"
         stroke={palette.bound} stroke-width="1.5" stroke-dasharray="6 3" />
       {bounded.map((row) => (
         <path key={row.name} d="M-4,0h8" stroke={palette.bound} stroke-width="1.5"
           transform={`translate(${place(row, row.most_saving!)})`} />
       ))}
-      <path d={path(rows.map((row) => place(row, row.saving))) ?? ""} fill="none"
+      <path d={path(rows.map((row) => place(row, row.saving))) || undefined} fill="none"
         stroke={palette.chosen} stroke-width="1.5" />
       {rows.map((row) => (
-        <g key={row.name} transform={`translate(${place(row, row.saving)})`}>
-          <circle r={row === tradeoff.rows[tradeoff.chosen] ? 6 : 4} fill={palette.chosen} />
-          <text y={y(0) - y(percentOf(row.saving)) < 24 ? -12 : 19} text-anchor="middle"
-            fill={palette.ink}>
-            {percentOf(row.saving).toFixed(1)}
-          </text>
-        </g>
+        <circle key={row.name} r={row === tradeoff.rows[tradeoff.chosen] ? 6 : 4} fill={palette.chosen}
+          transform={`translate(${place(row, row.saving)})`} />
+      ))}
+      {apart(labels).map((label) => (
+        <text key={label.middle} x={label.middle} y={label.y} text-anchor="middle" fill={palette.ink}>
+          {label.text}
+        </text>
       ))}
       <circle cx={x(reference.memory)} cy={referenceY} r="5" fill={palette.paper}
         stroke={palette.baseline} stroke-width="1.5" />

@@ -55,9 +55,9 @@ export function SwitchesChart({ tradeoff, width, height, palette }: Props) {
       ))}
       <line x1={box.left} x2={width - box.right} y1={y(percentOf(unlimited.saving))}
         y2={y(percentOf(unlimited.saving))} stroke={palette.baseline} stroke-dasharray="2 3" />
-      <path d={path(bounds) ?? ""} fill="none" stroke={palette.bound} stroke-width="1.5"
+      <path d={path(bounds) || undefined} fill="none" stroke={palette.bound} stroke-width="1.5"
         stroke-dasharray="6 3" />
-      <path d={path(plans) ?? ""} fill="none" stroke={palette.chosen} stroke-width="1.5" />
+      <path d={path(plans) || undefined} fill="none" stroke={palette.chosen} stroke-width="1.5" />
       {plans.map((p) => (
         <g key={p.at} transform={`translate(${places(p.at)},${y(p.value)})`}>
           <circle r="4" fill={palette.chosen} />

@@ -4,7 +4,8 @@ import { scaleLinear } from "d3-scale";
 import { colorCount, inkOn, powerColor, type Palette } from "../color";
 import { labelOf } from "../data";
 import { fontFamily } from "./frame";
-import { laneTop, type TimelineGroup, type TimelineLayout } from "./lanes";
+import { stripColors, stripHeight, stripOf } from "./kinds";
+import { laneTop, titleLine, type TimelineGroup, type TimelineLayout } from "./lanes";
 
 interface Props {
   layout: TimelineLayout;
@@ -49,7 +50,10 @@ function Group({ layout, group, palette, x }: {
   x: (ns: number) => number;
 }) {
   const paths: string[] = Array.from({ length: colorCount }, () => "");
-  let outline = "";
+  const strips = { dark: "", light: "" };
+  let frames = "";
+  let lines = "";
+  const strip = stripHeight(layout.laneHeight);
   const labels: { x: number; y: number; text: string; step: number }[] = [];
   const fixed = (value: number) => Math.round(value * 100) / 100;
   group.lanes.forEach((lane, r) => {
@@ -61,10 +65,15 @@ function Group({ layout, group, palette, x }: {
       const drawn = fixed(width > 8 ? width - 0.6 : width);
       const rect = `M${fixed(from)},${top}h${drawn}v${layout.laneHeight}h${-drawn}z`;
       paths[group.steps[r][i]] += rect;
-      if (slice.critical) outline += width > 5 ? rect : bandOf(fixed(from), top, fixed(width), layout.laneHeight);
+      const mark = stripOf(slice.set.kind);
+      if (mark !== "none") {
+        strips[mark] += `M${fixed(from)},${top + layout.laneHeight - strip}h${drawn}v${strip}h${-drawn}z`;
+      }
+      if (slice.critical && width >= leastFrame) frames += rect;
+      if (slice.critical && width < leastFrame) lines += lineAbove(fixed(from), top, fixed(width));
       const text = labelOf(slice);
       if (width > 7 * text.length + 2 && layout.laneHeight >= 12) {
-        labels.push({ x: from + width / 2, y: top + layout.laneHeight / 2, text,
+        labels.push({ x: from + width / 2, y: top + (layout.laneHeight - strip) / 2, text,
           step: group.steps[r][i] });
       }
     });
@@ -72,9 +81,12 @@ function Group({ layout, group, palette, x }: {
   const end = x(group.iteration.time_ns);
   return (
     <g>
-      <text x="0" y={group.top - 7} fill={palette.ink} font-weight="600">
-        {group.title}
-      </text>
+      {group.titleLines.map((line, i) => (
+        <text key={i} x="0" y={group.top - 7 - titleLine * (group.titleLines.length - 1 - i)}
+          fill={palette.ink} font-weight="600">
+          {line}
+        </text>
+      ))}
       {group.lanes.map((_, r) => (
         <g key={r}>
           <rect x={x(0)} width={end - x(0)} y={laneTop(layout, group, r)}
@@ -88,8 +100,13 @@ function Group({ layout, group, palette, x }: {
         </g>
       ))}
       {paths.map((d, step) => d && <path key={step} d={d} fill={powerColor(step)} />)}
-      <path d={outline} fill="none" stroke={palette.critical}
-        stroke-width={layout.laneHeight >= 12 ? 1.1 : 0.5} />
+      {strips.dark && <path d={strips.dark} fill={stripColors.dark} />}
+      {strips.light && <path d={strips.light} fill={stripColors.light} />}
+      {frames && (
+        <path d={frames} fill="none" stroke={palette.critical}
+          stroke-width={layout.laneHeight >= 12 ? 1.1 : 0.5} />
+      )}
+      {lines && <path d={lines} fill="none" stroke={palette.critical} stroke-width={layout.gap > 1 ? 2 : 1} />}
       {labels.map((label) => (
         <text key={`${label.x},${label.y}`} x={label.x} y={label.y} dy="0.34em" font-size="10"
           text-anchor="middle" fill={inkOn(label.step)}>
@@ -100,9 +117,13 @@ function Group({ layout, group, palette, x }: {
   );
 }
 
-/** Returns lines above and below. With four sides, narrow neighbors would look like a black bar. */
-export const bandOf = (from: number, top: number, width: number, height: number) =>
-  `M${from},${top}h${width}M${from},${top + height}h${width}`;
+/** A critical instruction that is narrower (pixels) has a line above instead of a frame. Frames of
+ *  narrow neighbors would look like a black bar. */
+export const leastFrame = 12;
+
+/** Returns the line above an instruction, in the gap between lanes. */
+export const lineAbove = (from: number, top: number, width: number) =>
+  `M${from},${top - 0.5}h${Math.max(width, 1)}`;
 
 export function shortened(text: string, length: number): string {
   const characters = Array.from(text);

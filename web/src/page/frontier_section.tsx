@@ -1,7 +1,7 @@
 import { bisector } from "d3-array";
 import { useState } from "preact/hooks";
-import { FrontierChart, frontierLayout, leastEnergyPart } from "../charts/frontier";
-import type { Report } from "../data";
+import { FrontierChart, frontierLayout, leastEnergyPart, OverlayKey } from "../charts/frontier";
+import { referenceOf, type Report } from "../data";
 import { joules, number, percent } from "../format";
 import { themed } from "./themed";
 import { useWidth } from "./use_width";
@@ -25,14 +25,16 @@ export function FrontierSection({ report, chosen, onChoose }: Props) {
   const [reading, setReading] = useState<Reading | null>(null);
   const height = Math.max(260, Math.min(420, width * 0.5));
   const plan = report.plans[chosen];
-  const title = `Frontier: baseline ${number(report.baseline.time_ns / 1e9)} s and ${joules(
-    report.baseline.energy_j,
+  const reference = referenceOf(report);
+  const title = `Frontier: baseline ${number(reference.time_ns / 1e9)} s and ${joules(
+    reference.energy_j,
   )}; chosen plan, ${plan.target}, ${number(plan.time_ns / 1e9)} s and ${joules(plan.energy_j)}`;
 
-  const read = (event: PointerEvent) => {
+  const readingOf = (event: MouseEvent) => {
     const svg = (event.currentTarget as Element).getBoundingClientRect();
-    setReading(readingAt(report, width, height, event.clientX - svg.left, event.clientY - svg.top));
+    return readingAt(report, width, height, event.clientX - svg.left, event.clientY - svg.top);
   };
+  const read = (event: PointerEvent) => setReading(readingOf(event));
   return (
     <section aria-labelledby="frontier">
       <h2 id="frontier">The time–energy frontier</h2>
@@ -51,14 +53,18 @@ export function FrontierSection({ report, chosen, onChoose }: Props) {
           )
           : "Each plan is for its own deadline. The frontier between the plans was not computed."}{" "}
         The axes do not start at 0.{" "}
-        <span class="screen">Point at the chart to read values. Click a plan to choose it.</span>
+        <span class="screen">Point at the chart or tap it to read values. Click a plan to choose it.</span>
       </p>
       <div class="chart" ref={element}>
         {width > 0 && (
           <svg class="frontier" width={width} height={height} viewBox={`0 0 ${width} ${height}`}
             role="img" aria-label={title}
-            onPointerMove={read} onPointerLeave={() => setReading(null)}
-            onClick={() => reading?.plan !== undefined && onChoose(reading.plan)}>
+            onPointerMove={read} onPointerDown={read}
+            onPointerLeave={(event) => event.pointerType === "mouse" && setReading(null)}
+            onClick={(event) => {
+              const plan = readingOf(event)?.plan;
+              if (plan !== undefined) onChoose(plan);
+            }}>
             <FrontierChart report={report} chosen={chosen} width={width} height={height}
               palette={themed} />
             {reading && (
@@ -77,21 +83,20 @@ export function FrontierSection({ report, chosen, onChoose }: Props) {
 /** Returns the plan under the pointer. Without a plan, returns the bound at the pointer's time. */
 function readingAt(report: Report, width: number, height: number, px: number, py: number) {
   const { x, y } = frontierLayout(report, width, height);
+  const reference = referenceOf(report);
   const at = (time_ns: number, energy_j: number) => ({ x: x(time_ns / 1e9), y: y(energy_j) });
   const marks: Reading[] = [
     {
-      ...at(report.baseline.time_ns, report.baseline.energy_j),
-      title: "maximum frequency",
-      lines: [
-        `${number(report.baseline.time_ns / 1e9, 6)} s, ${joules(report.baseline.energy_j, 5)}`,
-      ],
+      ...at(reference.time_ns, reference.energy_j),
+      title: reference.name,
+      lines: [`${number(reference.time_ns / 1e9, 6)} s, ${joules(reference.energy_j, 5)}`],
     },
     ...report.plans.map((plan, i) => ({
       ...at(plan.time_ns, plan.energy_j),
       title: plan.target,
       lines: [
         `${number(plan.time_ns / 1e9, 6)} s, ${joules(plan.energy_j, 5)}`,
-        `saves ${percent(1 - plan.energy_j / report.baseline.energy_j)}`,
+        `saves ${percent(1 - plan.energy_j / reference.energy_j)}`,
         `bound ${joules(plan.lower_bound_j, 5)}, gap ${percent(plan.gap, 3)}`,
       ],
       plan: i,
@@ -116,7 +121,7 @@ function readingAt(report: Report, width: number, height: number, px: number, py
     title: "bound",
     lines: [
       `${number(point.time_s, 6)} s, ${joules(point.energy_j, 5)}`,
-      `${percent(point.time_s / (report.baseline.time_ns / 1e9) - 1)} slowdown`,
+      `${percent(point.time_s / (reference.time_ns / 1e9) - 1)} slowdown`,
       `one more millisecond saves ${joules(report.frontier.marginal_w[i] / 1e3)} of instruction energy`,
     ],
   };
@@ -150,10 +155,12 @@ function Legend({ report }: { report: Report }) {
       )}
       <li><i class="ring" style={{ borderColor: themed.plan }} />plans</li>
       <li><i class="dot" style={{ background: themed.chosen }} />chosen plan</li>
-      <li><b>✕</b> maximum frequency</li>
+      <li><b>✕</b> {referenceOf(report).name}</li>
       {report.overlays.map((overlay, i) => (
         <li key={i}>
-          <i class="line dashed" style={{ borderColor: themed.series[i % themed.series.length] }} />
+          <svg class="key" width="24" height="16" viewBox="0 0 24 16" aria-hidden="true">
+            <OverlayKey overlay={overlay} i={i} palette={themed} />
+          </svg>
           {overlay.name}
         </li>
       ))}

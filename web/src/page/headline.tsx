@@ -1,6 +1,6 @@
 // Shows the savings of a month in energy, money and CO2, with no slowdown and with the chosen plan.
 import { useState } from "preact/hooks";
-import { firstPlan, gpusOfPipeline, laneNoun, type Plan, type Report } from "../data";
+import { firstPlan, gpusOfPipeline, laneNoun, referenceOf, type Plan, type Report } from "../data";
 import {
   counted,
   joules,
@@ -35,14 +35,15 @@ export function savingOfMonth(
   pipelines: number,
   rates: Pick<Rates, "price" | "gramsPerKilowattHour">,
 ): MonthlySaving {
-  const iterations = (hoursOfMonth * 3600) / (report.baseline.time_ns / 1e9);
-  const energy_j = (report.baseline.energy_j - plan.energy_j) * iterations * pipelines;
+  const reference = referenceOf(report);
+  const iterations = (hoursOfMonth * 3600) / (reference.time_ns / 1e9);
+  const energy_j = (reference.energy_j - plan.energy_j) * iterations * pipelines;
   const kilowattHours = energy_j / joulesPerKilowattHour;
   return {
     energy_j,
     money: kilowattHours * rates.price,
     co2_kg: (kilowattHours * rates.gramsPerKilowattHour) / 1e3,
-    longer_h: hoursOfMonth * (plan.time_ns / report.baseline.time_ns - 1),
+    longer_h: hoursOfMonth * (plan.time_ns / reference.time_ns - 1),
   };
 }
 
@@ -54,9 +55,10 @@ export function Headline({ report, chosen }: { report: Report; chosen: number })
   });
   const first = report.plans[firstPlan(report)];
   const plan = report.plans[chosen];
-  const saving = 1 - first.energy_j / report.baseline.energy_j;
-  const slowdown = first.time_ns / report.baseline.time_ns - 1;
-  const iterations = (hoursOfMonth * 3600) / (report.baseline.time_ns / 1e9);
+  const reference = referenceOf(report);
+  const saving = 1 - first.energy_j / reference.energy_j;
+  const slowdown = first.time_ns / reference.time_ns - 1;
+  const iterations = (hoursOfMonth * 3600) / (reference.time_ns / 1e9);
   return (
     <section class="headline" aria-labelledby="headline">
       <h1 id="headline">
@@ -66,7 +68,7 @@ export function Headline({ report, chosen }: { report: Report; chosen: number })
             {slowdown <= 0 ? "with no slowdown" : `at ${percent(slowdown)} slowdown`}
           </>
         ) : (
-          report.plans.some((p) => p.energy_j < report.baseline.energy_j)
+          report.plans.some((p) => p.energy_j < reference.energy_j)
             ? "Only slower plans save energy for this job"
             : "No plan saves energy for this job"
         )}
@@ -76,9 +78,11 @@ export function Headline({ report, chosen }: { report: Report; chosen: number })
       )}
       <p>
         An iteration of one pipeline ({counted(report.pp_ranks.length, laneNoun(report))},{" "}
-        {counted(gpusOfPipeline(report), "GPU")}) takes {number(report.baseline.time_ns / 1e9)} s and
-        uses {joules(report.baseline.energy_j)} with every GPU at maximum frequency. The plan for{" "}
-        <em>{first.target}</em> uses {joules(first.energy_j)}. No plan for this target uses less than{" "}
+        {counted(gpusOfPipeline(report), "GPU")}) takes {number(reference.time_ns / 1e9)} s and
+        uses {joules(reference.energy_j)} with every GPU at maximum frequency
+        {report.compared_with && ` and the schedule ${report.compared_with.schedule}`}. The plan for{" "}
+        <em>{first.target}</em>
+        {report.compared_with && ` with the schedule ${report.job.schedule}`} uses {joules(first.energy_j)}. No plan for this target uses less than{" "}
         {joules(first.lower_bound_j)}. In a month of {hoursOfMonth} hours, this job runs{" "}
         {number(iterations, 3)} iterations at maximum frequency. For the same work, the plans save:
       </p>

@@ -1,5 +1,5 @@
 // Selects a plan along the frontier. The slider stays visible while the page scrolls.
-import type { Report } from "../data";
+import { referenceOf, type Report } from "../data";
 import { joules, number, percent, watts } from "../format";
 
 interface Props {
@@ -10,7 +10,7 @@ interface Props {
 
 export function PlanSlider({ report, chosen, onChoose }: Props) {
   const plan = report.plans[chosen];
-  const { baseline } = report;
+  const baseline = referenceOf(report);
   const slowdown = plan.time_ns / baseline.time_ns - 1;
   const numbers: [string, string, string][] = [
     ["time", "iteration time", `${number(plan.time_ns / 1e9, 6)} s`],
@@ -25,7 +25,7 @@ export function PlanSlider({ report, chosen, onChoose }: Props) {
     <section class="slider" aria-label="Plan along the frontier">
       <label>
         <span>
-          Plan: <strong>{plan.target}</strong> <small>plans/{plan.name}.json</small>
+          Plan: <strong>{plan.target}</strong> {!report.compared_with && <small>plans/{plan.name}.json</small>}
         </span>
         <input
           type="range"

@@ -89,7 +89,7 @@ function RowsTable({ tradeoff }: { tradeoff: ScheduleTradeoff }) {
               <td>{row.in_flight.join(" ")}</td>
               {isGib && <td>{row.memory.toFixed(2)}</td>}
               <td>{percent(row.saving)}</td>
-              <td>{row.most_saving === null ? "" : percent(row.most_saving)}</td>
+              <td>{row.most_saving === null ? (row === tradeoff.rows[0] ? "" : "none") : percent(row.most_saving)}</td>
               <td>{joules(row.energy_j, 6)}</td>
             </tr>
           ))}

@@ -40,6 +40,7 @@ export function StagesSection({ report, chosen }: { report: Report; chosen: numb
   const clockKinds = kinds.filter((kind) => clocked.has(kind));
   const longest = Math.max(...report.baseline.lanes.map((lane) => lane.busy_ns));
   const noun = laneNoun(report);
+  const waiting = (report.job.blocking_power_w * report.pp_ranks.length) / 1e3; // In a millisecond.
   return (
     <section aria-labelledby="stages">
       <h2 id="stages">Each {noun}</h2>
@@ -48,9 +49,8 @@ export function StagesSection({ report, chosen }: { report: Report; chosen: numb
         <b>Saved per extra second</b>: the energy that the instructions of a {noun} would save, on
         average, for each second that they may take longer. {plan.marginal_w !== null && (
           <>
-            If the iteration took one millisecond longer, all instructions together would save{" "}
-            {joules(plan.marginal_w / 1e3)}. But waiting would cost{" "}
-            {joules((report.job.blocking_power_w * report.pp_ranks.length) / 1e3)} more.
+            One more millisecond saves {joules(plan.marginal_w / 1e3)} of instructions minus{" "}
+            {joules(waiting)} of waiting: {joules(plan.marginal_w / 1e3 - waiting)}.
           </>
         )}
       </p>

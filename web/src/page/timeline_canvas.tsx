@@ -9,7 +9,8 @@ import { labelOf, powerOf, type Report, type Slice } from "../data";
 import { counted, joules, megahertz, seconds, watts } from "../format";
 import { fontFamily } from "../charts/frame";
 import { firstEndingAfter, laneTop, type TimelineLayout } from "../charts/lanes";
-import { shortened } from "../charts/timeline";
+import { stripColors, stripHeight, stripOf } from "../charts/kinds";
+import { leastFrame, shortened } from "../charts/timeline";
 import type { Theme } from "./theme_button";
 import { computedPalette } from "./themed";
 
@@ -81,6 +82,10 @@ export function TimelineCanvas({ report, layout, width, theme, label }: Props) {
     select(canvas.current!).call(behavior.current!.scaleBy, factor);
   const move = (part: number) =>
     select(canvas.current!).call(behavior.current!.translateBy, (part * width) / transform.k, 0);
+  const read = (event: PointerEvent) => {
+    const [px, py] = pointer(event, canvas.current!);
+    setFound(find(layout, px, py, x.invert(px)));
+  };
   const reset = () => select(canvas.current!).call(behavior.current!.transform, zoomIdentity);
   const keys: Record<string, () => void> = {
     "+": () => scale(1.5),
@@ -104,18 +109,16 @@ export function TimelineCanvas({ report, layout, width, theme, label }: Props) {
           keys[event.key]();
           event.preventDefault();
         }}
-        onPointerMove={(event) => {
-          const [px, py] = pointer(event, canvas.current!);
-          setFound(find(layout, px, py, x.invert(px)));
-        }}
-        onPointerLeave={() => setFound(null)}
+        onPointerMove={read}
+        onPointerDown={read}
+        onPointerLeave={(event) => event.pointerType === "mouse" && setFound(null)}
       />
       <div class="zoom" role="group" aria-label="Zoom of the timeline">
         <button type="button" aria-label="Zoom in" onClick={() => scale(2)}>+</button>
         <button type="button" aria-label="Zoom out" onClick={() => scale(0.5)}>−</button>
         <button type="button" onClick={reset}>All</button>
         <span class="mouse">ctrl and the mouse wheel zoom, dragging moves</span>
-        <span class="touch">two fingers zoom and move</span>
+        <span class="touch">a tap shows values, two fingers zoom and move</span>
       </div>
       {found && <Reading report={report} found={found} width={width} />}
     </>
@@ -212,6 +215,8 @@ function paintSlices(
   const [from, to] = [x.invert(left), x.invert(x.range()[1])];
   const byStep: number[][] = Array.from({ length: colorCount }, () => []);
   const outlines: number[] = [];
+  const strips: Record<"dark" | "light", number[]> = { dark: [], light: [] };
+  const strip = stripHeight(layout.laneHeight);
   const labels: [number, number, string, number][] = [];
   context.fillStyle = palette.blocking;
   for (const group of layout.groups) {
@@ -225,6 +230,8 @@ function paintSlices(
         const step = group.steps[r][i];
         byStep[step].push(begin, top, length);
         if (slice.critical) outlines.push(begin, top, length);
+        const mark = stripOf(slice.set.kind);
+        if (mark !== "none") strips[mark].push(begin, top, length > 10 ? length - 0.6 : length);
         if (length > 14 && layout.laneHeight >= 12) {
           const text = labelOf(slice);
           if (length > 6 * text.length + 2) labels.push([begin + length / 2, top, text, step]);
@@ -242,27 +249,29 @@ function paintSlices(
       context.fillRect(begin, top, length > 10 ? length - 0.6 : length, layout.laneHeight),
     );
   });
+  for (const mark of ["dark", "light"] as const) {
+    context.fillStyle = stripColors[mark];
+    paintAll(strips[mark], (begin, top, length) =>
+      context.fillRect(begin, top + layout.laneHeight - strip, length, strip));
+  }
   context.strokeStyle = palette.critical;
+  context.fillStyle = palette.critical;
   context.lineWidth = layout.laneHeight >= 12 ? 1.4 : 0.8;
   context.beginPath();
+  const line = layout.gap > 1 ? 2 : 1;
   paintAll(outlines, (begin, top, length) => {
-    if (length > 5) {
+    if (length >= leastFrame) {
       context.rect(begin + 0.5, top + 0.7, length - 1.4, layout.laneHeight - 1.4);
-      return;
+    } else {
+      context.fillRect(begin, top - 0.5 - line / 2, Math.max(length, 1), line);
     }
-    // The slice is too narrow for a frame with four sides. With lines only above and below,
-    // adjacent slices form a band.
-    context.moveTo(begin, top + 0.5);
-    context.lineTo(begin + length, top + 0.5);
-    context.moveTo(begin, top + layout.laneHeight - 0.5);
-    context.lineTo(begin + length, top + layout.laneHeight - 0.5);
   });
   context.stroke();
   context.font = `10px ${fontFamily}`;
   context.textAlign = "center";
   for (const [middle, top, text, step] of labels) {
     context.fillStyle = inkOn(step);
-    context.fillText(text, middle, top + layout.laneHeight / 2 + 0.5);
+    context.fillText(text, middle, top + (layout.laneHeight - strip) / 2 + 0.5);
   }
 }
 

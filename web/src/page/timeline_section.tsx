@@ -35,9 +35,9 @@ export function TimelineSection({ report, chosen, theme }: {
       <p>
         Each lane is one {laneNoun(report)}{report.job.profile !== undefined && (
           <>, a position along the pipeline. F3 is the forward of microbatch 3, B3 its backward</>
-        )}. A warmer color means that a GPU draws more power. Light gray
-        means that it waits. The outlined instructions are a critical path: only they determine the iteration
-        time. The plan runs instructions with slack at lower clocks, so they take longer and use less
+        )}. A warmer color means that a GPU draws more power. Between instructions, it waits. The
+        instructions with a frame, or a line above, are a critical path: only they determine the
+        iteration time. The plan runs instructions with slack at lower clocks, so they take longer and use less
         energy. In a good plan, few instructions have slack left.
       </p>
       <div ref={element}>

@@ -23,6 +23,36 @@ for (const [device, width, height] of [["a phone", 390, 844], ["a wide screen", 
   });
 }
 
+test("search finds a flag", async () => {
+  await onPage(join(site, "index.html"), async (page) => {
+    await page.locator("input.md-search__input").click();
+    await page.keyboard.type("--max-switches");
+    await page.locator(".md-search-result__item a").first().waitFor();
+    const found = await page.locator(".md-search-result__item").allTextContents();
+    assert.match(found.join(" "), /max-switches/);
+  }, { timeout });
+});
+
+test("a copied command has no prompt, and does not run under the button", async () => {
+  await onPage(join(site, "guide.html"), async (page) => {
+    const block = page.locator(".language-console.highlight").first();
+    const { copied, right, left } = await block.evaluate((element) => {
+      const code = element.querySelector("code");
+      code.setAttribute("data-md-copying", ""); // As the theme does while it copies.
+      const text = code.innerText;
+      code.removeAttribute("data-md-copying");
+      return {
+        copied: text,
+        right: code.getBoundingClientRect().right,
+        left: element.querySelector("button").getBoundingClientRect().left,
+      };
+    });
+    assert.match(copied, /^perseus /);
+    assert.doesNotMatch(copied, /\$ /);
+    assert.ok(right <= left, `the text ends at ${right}, and the button begins at ${left}`);
+  }, { width: 390, height: 844, timeout });
+});
+
 test("search finds a page, without a server", async () => {
   await onPage(join(site, "index.html"), async (page) => {
     await page.locator("input.md-search__input").click();

@@ -5,8 +5,8 @@ import { histogramOf } from "../../src/charts/histogram";
 import { firstEndingAfter, laneTop, layOutTimeline } from "../../src/charts/lanes";
 import { idleStep, inkOn, luminance, powerColor, powerStep, powerSteps } from "../../src/color";
 import { slicesOf } from "../../src/data";
-import { apart } from "../../src/charts/labels";
-import { bandOf } from "../../src/charts/timeline";
+import { apart, wrapped } from "../../src/charts/labels";
+import { lineAbove } from "../../src/charts/timeline";
 import { clocksOf } from "../../src/page/stages_section";
 import { sampleReport } from "./sample_report";
 
@@ -79,9 +79,18 @@ describe("apart", () => {
   });
 });
 
-describe("bandOf", () => {
-  it("draws both lines from the left end to the right end", () => {
-    assert.equal(bandOf(70, 22, 2.5, 20), "M70,22h2.5M70,42h2.5");
+describe("lineAbove", () => {
+  it("is in the gap above the lane, and wide enough to see", () => {
+    assert.equal(lineAbove(70, 22, 2.5), "M70,21.5h2.5");
+    assert.equal(lineAbove(70, 22, 0.2), "M70,21.5h1");
+  });
+});
+
+describe("wrapped", () => {
+  it("breaks at blanks, and keeps a long word whole", () => {
+    assert.deepEqual(wrapped("one two three", 7 * 7), ["one two", "three"]);
+    assert.deepEqual(wrapped("one extraordinary", 7 * 5), ["one", "extraordinary"]);
+    assert.deepEqual(wrapped("", 100), []);
   });
 });
 

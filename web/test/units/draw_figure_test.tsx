@@ -9,6 +9,14 @@ const draw = (name: string, report: Report) => renderToString(drawFigure(name, r
 const textsOf = (svg: string) =>
   Array.from(svg.matchAll(/<text[^>]*>(.*?)<\/text>/gs), ([, text]) => text.replace(/<[^>]*>/g, ""));
 const figures = ["frontier", "timeline", "profile"];
+const all = [...figures, "switches", "memory", "orders", "schedules"];
+
+/** Checks that every attribute of every element has a quoted value, as XML requires. */
+function checkAttributes(svg: string) {
+  for (const [element] of svg.matchAll(/<[a-zA-Z](?:[^>"]|"[^"]*")*>/g)) {
+    assert.match(element, /^<[a-zA-Z]+( [\w:-]+="[^"<]*")*\/?>$/);
+  }
+}
 
 /** The sample report with itself as another schedule. */
 function withSchedules(): Report {
@@ -24,7 +32,9 @@ function withSchedules(): Report {
     chosen: 2,
     timelines: [
       { name: "1f1b", option_sets, pp_ranks, baseline, plan: plans[0] },
-      { name: "+1", option_sets, baseline, plan: plans[0],
+      { name: "+1", baseline, plan: plans[0],
+        option_sets: option_sets.map((set) =>
+          set.kind === "backward" ? { ...set, kind: "backward_weight" } : set),
         pp_ranks: pp_ranks.map((rank, i) => ({ ...rank, name: `its rank ${i}` })) },
     ],
     conclusion: "One more microbatch saves.\n",
@@ -128,12 +138,13 @@ describe("drawFigure", () => {
       assert.ok(memory.includes(text), `${text} in ${memory.join("|")}`);
     }
     const orders = textsOf(draw("orders", report));
-    assert.ok(orders.includes("1f1b, at maximum frequency: 75.000 ms, 39.00 J"), orders.join("|"));
+    assert.ok(orders.includes("1f1b, at maximum frequency: 75.000 ms, 39.00 J, in flight 2 1"), orders.join("|"));
     const planned = textsOf(draw("schedules", report));
     assert.ok(
       planned.includes("+1, planned: 75.000 ms, 36.75 J (-5.77 %), in flight 3 1"),
       planned.join("|"),
     );
+    assert.ok(planned.includes("weight gradient"), "only the second schedule has these");
     // The lanes of another schedule have its own names.
     assert.ok(planned.includes("its rank 1"), planned.join("|"));
   });
@@ -152,6 +163,45 @@ describe("drawFigure", () => {
     const texts = textsOf(draw("memory", report));
     assert.ok(texts.includes("activations on the GPU that holds the most (GiB)"), texts.join("|"));
     assert.doesNotMatch(draw("memory", report), /NaN|null/);
+  });
+
+  it("draws XML, whatever is unknown and whatever the names are", () => {
+    const report = withSchedules();
+    const hostile = "a & b < c > d \"e\"";
+    const tradeoff = report.schedule_tradeoff!;
+    Object.assign(tradeoff, { reference: hostile, memory_source: hostile });
+    tradeoff.rows.forEach((row) => Object.assign(row, { name: hostile, most_saving: null }));
+    tradeoff.timelines.forEach((timeline) => { timeline.name = hostile; });
+    report.pp_ranks.forEach((rank) => { rank.name = hostile; });
+    report.plans.forEach((plan) => Object.assign(plan, { name: hostile, target: hostile }));
+    report.overlays = [{ name: hostile, breakpoints: 0, time_s: [], energy_j: [], marginal_w: [] }];
+    report.switch_tradeoff = { target: hostile, unlimited: { saving: 0.1 },
+      limits: [{ max_switches: 2, saving: null, most_saving: null }] };
+    for (const name of all) {
+      const svg = draw(name, report);
+      checkAttributes(svg);
+      assert.doesNotMatch(svg, /NaN|undefined|Infinity/, name);
+    }
+  });
+
+  it("draws for the width of a column on paper", () => {
+    const report = withSchedules();
+    for (const name of all.filter((one) => one !== "switches")) {
+      const svg = renderToString(drawFigure(name, report, 84));
+      assert.match(svg, /^<svg [^>]*width="84mm" height="[\d.]+mm" viewBox="0 0 397 \d+"/, name);
+      checkAttributes(svg);
+    }
+  });
+
+  it("tells kinds, chunks and curves apart without color", () => {
+    const report = sampleReport();
+    const timeline = draw("timeline", report);
+    for (const text of ["forward", "backward"]) assert.ok(textsOf(timeline).includes(text), text);
+    report.option_sets[2] = { ...report.option_sets[2], chunk: 1 };
+    assert.ok(textsOf(draw("timeline", report)).includes("F0₁"));
+    report.overlays = ["a", "b"].map((name) => ({ ...report.frontier!, name }));
+    const dashed = draw("frontier", report).match(/stroke-width="1.5" stroke-dasharray="[^"]*"/g)!;
+    assert.equal(new Set(dashed).size, 2);
   });
 
   it("reports an unknown figure", () => {

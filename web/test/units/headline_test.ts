@@ -26,6 +26,13 @@ describe("savingOfMonth", () => {
     near(saving.longer_h, 730 * (20 / 75));
   });
 
+  it("compares with another schedule if the report names one", () => {
+    const compared = { ...report, compared_with: { schedule: "1f1b", time_ns: 150e6, energy_j: 40 } };
+    const saving = savingOfMonth(compared, report.plans[0], 1, rates);
+    near(saving.energy_j, 3.25 * iterations / 2);
+    assert.ok(saving.longer_h < 0);
+  });
+
   it("grows with pipelines, price and CO2 per kWh, but the additional time does not", () => {
     const one = savingOfMonth(report, report.plans[1], 1, rates);
     const many = savingOfMonth(report, report.plans[1], 16, { price: 0.24, gramsPerKilowattHour: 100 });

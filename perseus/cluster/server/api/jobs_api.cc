@@ -132,8 +132,17 @@ Answer<http::Response> End(const Context& context) {
 // that is above the frontier by at most this fraction is accepted only if a plan for it is found.
 constexpr double kCloseToFrontier = 0.05;
 
-// Refuses a target below the frontier. The frontier goes from the least time to the least energy,
-// where the mean power is lowest.
+// Refuses a target for which no plan is found.
+Answer<void> CheckHasPlan(const Context& context, const plan::Target& target) {
+  auto plan = PlanOnRequest(context, target);
+  if (plan) return {};
+  http::Problem problem = std::move(plan.error());
+  if (problem.status == 422) problem.pointer = "/value";
+  return tl::unexpected(std::move(problem));
+}
+
+// Refuses a target below the frontier. A plan may draw less power than the plan of least energy. So
+// a power cap below that power is accepted if a plan for it is found.
 Answer<void> CheckAgainstFrontier(const Context& context, const std::string& frontier,
                                   const plan::Target& target) {
   const auto json = nlohmann::json::parse(frontier);
@@ -161,13 +170,7 @@ Answer<void> CheckAgainstFrontier(const Context& context, const std::string& fro
       return {};
   }
   if (target.value > least * (1 + kCloseToFrontier)) return {};
-  if (target.value >= least) {
-    auto plan = PlanOnRequest(context, target);
-    if (plan) return {};
-    http::Problem problem = std::move(plan.error());
-    if (problem.status == 422) problem.pointer = "/value";
-    return tl::unexpected(std::move(problem));
-  }
+  if (target.value >= least || target.kind == Kind::kPowerCap) return CheckHasPlan(context, target);
   return Refuse(422, "The request is not possible",
                 fmt::format("{} of an iteration is not possible: the least is {} {}",
                             Describe(target), plan::RoundedUp(least), unit),
@@ -185,6 +188,12 @@ Answer<http::Response> SetTarget(const Context& context) {
                                     }));
   PERSEUS_ASSIGN_OR_RETURN(const auto frontier, context.services.store.FindFrontier(job.id));
   if (frontier) PERSEUS_RETURN_IF_ERROR(CheckAgainstFrontier(context, *frontier, target));
+  // Without a frontier, the job may be too large for such a target. With a limit of clock changes,
+  // the target may have no plan although it is above the frontier.
+  if (plan::NeedsFrontier(target.kind) && (!frontier || spec.most_switches)) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto profile, context.services.store.FindProfile(job.id));
+    if (profile) PERSEUS_RETURN_IF_ERROR(CheckHasPlan(context, target));
+  }
   const ordered_json json = job_planning::TargetJson(target);
   PERSEUS_RETURN_IF_ERROR(
       context.services.store.SetTarget(job.id, JsonText(json), context.now, context.By()));

@@ -1,6 +1,7 @@
 #include "perseus/runtime/protocol/job_directory/assignment.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdint>
@@ -37,7 +38,7 @@ KindClock ReadClock(const Node& node) {
   if (!kind || !IsComputation(*kind)) {
     Throw(
         "{} {} is not a computation (expected \"forward\", \"backward\", \"backward_input\", "
-        "\"backward_weight\" or \"recompute\")",
+        "\"backward_weight\", \"recompute\" or \"optimizer_step\")",
         kind_node.path, Excerpt(name));
   }
   clock.kind = *kind;
@@ -297,6 +298,12 @@ Result<std::string> AssignmentWriter::AddPlan(const std::string& name,
   const std::string path = fmt::format("plans/{}.json", name);
   PERSEUS_RETURN_IF_ERROR(WriteJobFile(place_, path, plan));
   return path;
+}
+
+void AssignmentWriter::RemovePlan(const std::string& path) const {
+  const std::filesystem::path file(path);
+  const auto folder = OpenJobFolder(place_, file.parent_path().string());
+  if (folder) ::unlinkat(folder->get(), file.filename().c_str(), 0);
 }
 
 }  // namespace perseus::protocol

@@ -140,6 +140,9 @@ class AssignmentWriter {
   bool HasToRestore() const { return is_kept_ || version_ != first_version_; }
   // Writes plans/NAME.json. Returns the path for an assignment's `plan`.
   Result<std::string> AddPlan(const std::string& name, const std::string& plan) const;
+  // Deletes a plan that no assignment names any more, by the path from AddPlan. If it cannot be
+  // deleted, it stays.
+  void RemovePlan(const std::string& path) const;
 
   // The lasting assignment, even if a temporary assignment hides it. If none was ever written,
   // `own`.

@@ -91,6 +91,10 @@ class Formatter {
       List("reached", step.reached,
            [&](const ReachedClock& clock) { Append("[{},{}]", clock.at, clock.frequency_mhz); });
     }
+    if (!step.waits.empty()) {
+      List("waits", step.waits,
+           [&](const Wait& wait) { Append("[{},{}]", wait.begin, wait.duration); });
+    }
     text_ += "}\n";
     return std::move(text_);
   }
@@ -143,7 +147,7 @@ std::vector<Value> ReadRows(const Node& step, std::string_view key, std::size_t 
 }
 
 RanInstruction ReadInstruction(const Node& row) {
-  constexpr int kLastKind = static_cast<int>(InstructionKind::kRecompute);
+  constexpr int kLastKind = static_cast<int>(kLastComputation);
   RanInstruction ran;
   ran.kind = static_cast<InstructionKind>(row[0].Count(0, kLastKind, "a kind's number"));
   ran.microbatch = row[1].Count(-1, kMostMicrobatches, "a microbatch's number");
@@ -171,10 +175,12 @@ ReachedClock ReadReached(const Node& row) {
   return {Time(row[0], 0), row[1].Count(1, kHighestFrequencyMhz, "MHz")};
 }
 
+Wait ReadWait(const Node& row) { return {Time(row[0], 0), Time(row[1], 0)}; }
+
 RanStep ReadStep(const Node& node) {
   node.RequireObject({"step", "assignment_version", "has_plan", "on_plan", "begin_ns", "end_ns",
                       "energy", "instructions", "clocks", "temperature_c", "power_w", "limited",
-                      "limited_by", "reached"});
+                      "limited_by", "reached", "waits"});
   RanStep step;
   step.step = node.Member("step").Whole(0, json_file::kLargestWhole, "a step's number");
   step.assignment_version = node.Member("assignment_version")
@@ -199,6 +205,7 @@ RanStep ReadStep(const Node& node) {
     for (std::size_t i = 0; i < count; ++i) step.limited_by.push_back(names[i].Text());
   }
   if (node.Has("reached")) step.reached = ReadRows<ReachedClock>(node, "reached", 2, ReadReached);
+  if (node.Has("waits")) step.waits = ReadRows<Wait>(node, "waits", 2, ReadWait);
   return step;
 }
 
@@ -289,6 +296,13 @@ bool RanStep::LacksClocks() const {
   const auto has_clock = [](const RanInstruction& ran) { return ran.frequency_mhz > 0; };
   return has_plan && on_plan && !instructions.empty() &&
          std::none_of(instructions.begin(), instructions.end(), has_clock);
+}
+
+Nanoseconds RanStep::TimeOfWork() const {
+  Nanoseconds time = 0;
+  for (const RanInstruction& ran : instructions) time += ran.duration;
+  for (const Wait& wait : waits) time -= wait.duration;
+  return time;
 }
 
 bool RanStep::IsDisturbed() const {

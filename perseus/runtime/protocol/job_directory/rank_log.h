@@ -10,7 +10,7 @@
 //    "energy":[[-40000000,10500000,81234.5],…],
 //    "clocks":[[125000,131000,1410,2],…],
 //    "temperature_c":61,"power_w":310.5,"limited":true,"limited_by":["power"],
-//    "reached":[[10500000,1290],…]}
+//    "reached":[[10500000,1290],…],"waits":[[40125000,2012000],…]}
 //   {"remark":"plan 7 has another schedule …"}
 //   {"remark":"the training has ended"}
 //
@@ -27,8 +27,9 @@
 //
 // `limited_by` says what held the clock down: "power" (the power limit), "temperature",
 // "power_brake", "other". `reached` has readings [at, MHz] of the clock, from the time in which the
-// power limit held the clock down. If `limited_by` or `reached` is empty, it is left out. Clients
-// of version 0.1 never wrote these two keys.
+// power limit held the clock down. `waits` has the parts [begin, duration] of instructions in which
+// the GPU waited for other ranks. If `limited_by`, `reached` or `waits` is empty, it is left out.
+// Clients of version 0.1 never wrote these keys.
 //
 // Times of a step are in ns, on CLOCK_MONOTONIC of the rank's host. Virtual GPUs may have their own
 // clock (`clock` in the job directory). Then times are in ns on this clock. Add `epoch_ns` to get
@@ -130,6 +131,12 @@ struct ReachedClock {
   int frequency_mhz = 0;
   friend bool operator==(const ReachedClock&, const ReachedClock&) = default;
 };
+// A part of an instruction in which the GPU waited for other ranks.
+struct Wait {
+  Nanoseconds begin = 0;
+  Nanoseconds duration = 0;
+  friend bool operator==(const Wait&, const Wait&) = default;
+};
 struct RanStep {
   std::int64_t step = 0;
   std::int64_t assignment_version = 0;  // The version that the rank followed. 0: none.
@@ -151,9 +158,12 @@ struct RanStep {
   // Empty: nothing held the clock down, or an older client did not record it.
   std::vector<std::string> limited_by;
   std::vector<ReachedClock> reached;  // In order of time.
+  std::vector<Wait> waits;
   // Whether something other than the power limit held the clock down, or may have done so. A GPU at
   // its power limit is not disturbed, because this is its usual state.
   bool IsDisturbed() const;
+  // The time of all instructions, without waits.
+  Nanoseconds TimeOfWork() const;
   // Whether the rank followed the plan without setting a clock, because the rank had no lease of
   // the GPU.
   bool LacksClocks() const;

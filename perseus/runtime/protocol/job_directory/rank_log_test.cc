@@ -52,6 +52,7 @@ RanStep Step(std::int64_t number) {
   step.is_limited = true;
   step.limited_by = {"power", "temperature"};
   step.reached = {{10'500'000, 1290}, {21'000'000, 1305}};
+  step.waits = {{40'125'000, 2'012'000}};
   return step;
 }
 
@@ -76,6 +77,7 @@ TEST(RankRecord, AStepNeedNotSayWhatLimitsItsClock) {
   RanStep step = Step(12);
   step.limited_by.clear();
   step.reached.clear();
+  step.waits.clear();
   const std::string line = FormatRecord(step);
   EXPECT_THAT(line, HasSubstr(R"("power_w":310.1,"limited":true})"));
   EXPECT_EQ(Parsed(line), RankRecord(step));
@@ -139,7 +141,7 @@ TEST(RankRecord, ErrorsNameFileLineAndField) {
   ASSERT_FALSE(record);
   EXPECT_THAT(
       record.error().Message(),
-      HasSubstr("ranks/dp0-pp3-tp0.jsonl:17: instructions[0][0] is not a number from 0 to 4"));
+      HasSubstr("ranks/dp0-pp3-tp0.jsonl:17: instructions[0][0] is not a number from 0 to 5"));
   EXPECT_FALSE(ParseRecord(R"({"remark":1})", InFile("log", 1)));
   EXPECT_FALSE(ParseRecord(R"({"perseus_rank_log":2})", InFile("log", 1)));
   EXPECT_FALSE(ParseRecord("[]", InFile("log", 1)));
@@ -259,6 +261,7 @@ RanStep CalledStep(std::int64_t number, Nanoseconds call, Nanoseconds lag) {
   step.energy = {{-kMillisecond, kMillisecond, 100}, {lag, lag + kMillisecond, 110}};
   step.clocks = {{lag + 1, lag + 2, 1200, 2}, {lag + 3, 0, 1100, 0}};
   step.reached = {{lag - 1, 1290}, {lag + 1, 1305}};
+  step.waits = {{lag + 5, 7}};
   return step;
 }
 
@@ -283,6 +286,7 @@ TEST_F(RankLogReaderTest, StepsOnAStreamBeginWithTheirFirstInstruction) {
               ElementsAre(EnergySample{-44 * ms, -42 * ms, 100}, EnergySample{0, ms, 110}));
   EXPECT_THAT(moved.clocks, ElementsAre(ClockChange{1, 2, 1200, 2}, ClockChange{3, 0, 1100, 0}));
   EXPECT_THAT(moved.reached, ElementsAre(ReachedClock{1, 1305}));
+  EXPECT_THAT(moved.waits, ElementsAre(Wait{5, 7}));
 }
 
 TEST_F(RankLogReaderTest, BeginsAreMovedUntilTheProcessEnds) {

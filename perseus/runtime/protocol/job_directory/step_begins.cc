@@ -24,6 +24,7 @@ void BeginWithFirstInstruction(RanStep& step) {
   step.begin += shift;
   step.end = std::max(step.end, step.begin);  // A damaged log may have any times.
   for (RanInstruction& ran : step.instructions) ran.begin -= shift;
+  for (Wait& wait : step.waits) wait.begin -= shift;
   for (EnergySample& sample : step.energy) {
     sample.after -= shift;
     sample.until -= shift;

@@ -1,9 +1,9 @@
-#include "tests/support/shared_job.h"
+#include "tests/support/published_job.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <string>
 
 #include "perseus/base/file.h"
 #include "perseus/planning/plan/evaluation.h"
@@ -13,26 +13,18 @@ namespace {
 
 constexpr int kMicrobatches = 24;
 
-std::filesystem::path SharedDirectory() {
-  if (const char* directory = std::getenv("PERSEUS_SHARED_DIR")) return directory;
-  return std::filesystem::path(PERSEUS_SOURCE_DIR) / ".." / "shared";
-}
-
 }  // namespace
 
-std::filesystem::path PathOf(const SharedJob& shared) {
-  return SharedDirectory() / "profiles" / fmt::format("{}.csv", shared.profile);
+profile::Profile ReadPublishedProfile(const PublishedJob& published) {
+  const std::string path =
+      fmt::format("{}/tests/data/published/{}.csv", PERSEUS_SOURCE_DIR, published.profile);
+  return profile::ParseProfile(ReadFile(path).value(), path).value();
 }
 
-profile::Profile ReadSharedProfile(const SharedJob& shared) {
-  const std::filesystem::path path = PathOf(shared);
-  return profile::ParseProfile(ReadFile(path.string()).value(), path.string()).value();
-}
-
-profiler::SweepJob SweepJobOf(const SharedJob& shared, const profile::Profile& profile) {
+profiler::SweepJob SweepJobOf(const PublishedJob& published, const profile::Profile& profile) {
   profiler::SweepJob job;
   job.schedule = schedule::GenerateSchedule({"1f1b", profile.pp_ranks(), kMicrobatches, 1}).value();
-  job.model.blocking_power_w = shared.blocking_power_w;
+  job.model.blocking_power_w = published.blocking_power_w;
   std::vector<int> clocks;
   for (const profile::Option& option : profile.entries()[0].options) {
     clocks.push_back(static_cast<int>(option.frequency_mhz));

@@ -1,8 +1,7 @@
-// Jobs whose true times and energies are shared profiles: 1F1B, 8 stages, 24 microbatches.
+// Jobs whose true times and energies are published measurements: 1F1B, 8 stages, 24 microbatches.
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -13,24 +12,21 @@
 
 namespace perseus {
 
-struct SharedJob {
+struct PublishedJob {
   std::string_view name;
   std::string_view profile;
   double blocking_power_w = 0;
 };
-inline constexpr SharedJob kSharedJobs[] = {
+inline constexpr PublishedJob kPublishedJobs[] = {
     {"Gpt3A100", "gpt3-175b_a100-sxm_pp8_tp8", 83.64},
     {"BloomA40", "bloom-176b_a40_pp8_tp8", 70.38},
 };
 
-// Returns the path of the profile, in the directory that PERSEUS_SHARED_DIR names, or else in
-// ../shared. The file may be absent.
-std::filesystem::path PathOf(const SharedJob& shared);
-// Requires that the file exists.
-profile::Profile ReadSharedProfile(const SharedJob& shared);
+// Reads the profile in tests/data/published.
+profile::Profile ReadPublishedProfile(const PublishedJob& published);
 
 // The input of a sweep of this job: everything except the profile.
-profiler::SweepJob SweepJobOf(const SharedJob& shared, const profile::Profile& profile);
+profiler::SweepJob SweepJobOf(const PublishedJob& published, const profile::Profile& profile);
 
 // The true time and energy of plans.
 class TrueJob {
