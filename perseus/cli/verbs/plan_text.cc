@@ -45,9 +45,9 @@ std::string FormatPickedLimit(const PickedLimit& picked, const SwitchTradeoff& t
                               const std::optional<double>& facts_per_s) {
   if (picked.keeps_most()) {
     return fmt::format(
-        "{} switches per GPU are the fewest found that keep 95 % of the saving (--per-instruction "
+        "{} switches per GPU are the fewest found that keep {:.0f} % of the saving (--per-instruction "
         "plans without a limit, --switch-tradeoff shows what other limits save).\n",
-        *picked.most_switches);
+        *picked.most_switches, 100 * picked.asked_share);
   }
   if (!picked.saves) return "No plan saves energy for this target, so no limit is picked.\n";
   if (picked.most_switches) {
@@ -65,7 +65,8 @@ std::string FormatPickedLimit(const PickedLimit& picked, const SwitchTradeoff& t
     return "The search within limits was stopped early, so the plans have none. For one of them, "
            "use --max-switches N.\n";
   }
-  std::string text = "No limit up to 16 keeps 95 % of the saving";
+  std::string text =
+      fmt::format("No limit up to 16 keeps {:.0f} % of the saving", 100 * picked.asked_share);
   if (tradeoff.most_kept_further) {
     text += fmt::format(", and {} switches keep at most {:.1f} %", recipe::kGreatestTradedLimit,
                         std::ceil(*tradeoff.most_kept_further * 1000) / 10);

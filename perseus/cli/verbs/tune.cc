@@ -436,6 +436,7 @@ Verb AddTuneVerb(CLI::App& program) {
   AddLimitFlags(*verb, flags->job.changes);
   AddTargetFlags(*verb, flags->targets, Targets::kOne);
   AddJobFlags(*verb, flags->job, JobComes::kWithoutProfile);
+  flags->job.assumes_switch_cost = false;
   return {verb, [flags = flags](const Streams& streams) { return RunTune(streams, *flags); }};
 }
 

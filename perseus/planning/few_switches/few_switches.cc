@@ -142,8 +142,10 @@ class FewSwitches {
     std::vector<BudgetBound> bounds(budgets.size());
     for (std::size_t i = budgets.size(); i-- > 0 && !limits_.stop.stop_requested();) {
       const bool has_time = !limits_.finish.stop_requested();
-      const double steps =
-          std::clamp(kStepWork / (instructions * (budgets[i] + 2)), kLeastSteps, kMostSteps);
+      // Without a limit, the program has one level (segment_program.h).
+      const bool is_limited = budgets[i] < MostPossibleSwitches(planner_.graph());
+      const double levels = is_limited ? budgets[i] + 2 : 2;
+      const double steps = std::clamp(kStepWork / (instructions * levels), kLeastSteps, kMostSteps);
       const double more = budgets[i] < 2 ? kStepsWithoutChanges : 1;
       PriceAscent::Effort climb;
       if (has_time) {
@@ -152,7 +154,7 @@ class FewSwitches {
         const double step_work = choices * (budgets[i] + 1);
         const bool is_small = step_work * kMostWindowSteps <= kSmallPartOfWork * kWindowWork;
         const bool has_few = budgets[i] <= kMostWindowChanges * std::max(effort, 1.0);
-        const bool pays = (is_small || has_few) && step_work <= work;
+        const bool pays = is_limited && (is_small || has_few) && step_work <= work;
         if (pays) {
           climb.steps = std::max(static_cast<int>(climb.steps * kStepsBeforeWindows),
                                  std::min(climb.steps, static_cast<int>(kLeastSteps)));
@@ -355,6 +357,16 @@ class FewSwitches {
 };
 
 }  // namespace
+
+int MostPossibleSwitches(const schedule::InstructionGraph& graph) {
+  std::ptrdiff_t most = 0;
+  for (const std::vector<int>& order : graph.pp_rank_orders) {
+    most = std::max(most, std::ranges::count_if(order, [&](int instruction) {
+                      return graph.options_of(instruction).HasClock();
+                    }));
+  }
+  return static_cast<int>(most);
+}
 
 Result<std::vector<BudgetBound>> BoundFewSwitches(const plan::Planner& planner,
                                                   Nanoseconds deadline,

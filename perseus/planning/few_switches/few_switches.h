@@ -114,6 +114,10 @@ struct BudgetBound {
   std::vector<std::vector<std::vector<int>>> latest;  // As in PriceAscent::latest().
 };
 
+// Returns the greatest possible number of changes on a pp_rank: one change at each instruction with
+// a clock. A budget of this size is no limit.
+int MostPossibleSwitches(const schedule::InstructionGraph& graph);
+
 // The bounds for PlanFewSwitches, in the order of the budgets. Fails as PlanFewSwitches does.
 Result<std::vector<BudgetBound>> BoundFewSwitches(const plan::Planner& planner,
                                                   Nanoseconds deadline,

@@ -41,9 +41,11 @@ SegmentProgram::SegmentProgram(int positions, int clocks)
   }
 }
 
-// Fills costs_ and least_ for 0 .. `changes` changes. Keeps either the last step or every step.
+// Fills costs_ and least_ for 0 .. `changes` changes, or for kAnyNumber. Keeps either the last step
+// or every step.
 void SegmentProgram::Run(int changes, int held, Direction direction, Keep keep) {
-  levels_ = changes + 1;
+  const bool is_limited = changes != kAnyNumber;
+  levels_ = is_limited ? changes + 1 : 1;
   const std::size_t levels = At(levels_);
   const std::size_t steps = keep == Keep::kAllSteps ? At(positions_) : 1;
   costs_.resize(steps * levels * stride_);
@@ -73,7 +75,9 @@ void SegmentProgram::Run(int changes, int held, Direction direction, Keep keep) 
     // From the highest k down: `to` may be `from`, and a step for k still needs the old values of
     // the level below it.
     for (std::size_t k = levels; k-- > 0;) {
-      const double from_other = k > 0 ? least_from[k - 1] + change : kForbidden;
+      const double from_other = k > 0         ? least_from[k - 1] + change
+                                : is_limited ? kForbidden
+                                              : least_from[0] + change;
       least_to[k] = Advance(from + k * stride_, from_other, weight, stride_, to + k * stride_);
     }
     from = to;
@@ -82,21 +86,25 @@ void SegmentProgram::Run(int changes, int held, Direction direction, Keep keep) 
 }
 
 SegmentProgram::Best SegmentProgram::Search(int changes) {
-  // A single change is impossible, so 1 means 0. More changes than positions are useless.
-  changes = std::min(changes == 1 ? 0 : changes, positions_);
+  // A single change is impossible, so 1 means 0. There are as many pairs as positions.
+  if (changes == 1) changes = 0;
+  if (changes >= positions_) changes = kAnyNumber;
+  const bool is_limited = changes != kAnyNumber;
+  const std::size_t last = is_limited ? At(changes) : 0;
   Best best;
   Run(changes, kAny, Direction::kForward);
-  const auto level = costs_.begin() + static_cast<std::ptrdiff_t>(At(changes) * stride_);
+  const auto level = costs_.begin() + static_cast<std::ptrdiff_t>(last * stride_);
   std::vector<double> bounds(level, level + clocks_);  // [clock] The bounds of case 2 (header).
   if (changes == 0) {
     best.cost = least_[0];
     best.held = static_cast<int>(std::min_element(bounds.begin(), bounds.end()) - bounds.begin());
     return best;
   }
-  best = {least_[At(changes) - 1] + change_costs_[0], changes - 1, kAny};
+  best = is_limited ? Best{least_[last - 1] + change_costs_[0], changes - 1, kAny}
+                    : Best{least_[0] + change_costs_[0], kAnyNumber, kAny};
   Run(changes, kAny, Direction::kBackward);
   for (std::size_t c = 0; c < bounds.size(); ++c) {
-    bounds[c] = std::max(bounds[c], costs_[At(changes) * stride_ + c]);
+    bounds[c] = std::max(bounds[c], costs_[last * stride_ + c]);
   }
   std::vector<int> order(bounds.size());
   std::iota(order.begin(), order.end(), 0);
@@ -105,7 +113,7 @@ SegmentProgram::Best SegmentProgram::Search(int changes) {
   for (const int clock : order) {
     if (bounds[At(clock)] >= best.cost) break;
     Run(changes, clock, Direction::kForward);
-    const double cost = costs_[At(changes) * stride_ + At(clock)];
+    const double cost = costs_[last * stride_ + At(clock)];
     if (cost < best.cost) best = {cost, changes, clock};
   }
   return best;
@@ -114,7 +122,8 @@ SegmentProgram::Best SegmentProgram::Search(int changes) {
 // Runs the program of `best` again, and follows its least costs back to the first position.
 std::vector<int> SegmentProgram::Trace(const Best& best) {
   Run(best.changes, best.held, Direction::kForward, Keep::kAllSteps);
-  const std::size_t levels = At(best.changes) + 1;
+  const bool is_limited = best.changes != kAnyNumber;
+  const std::size_t levels = At(levels_);
   const auto costs_of = [&](int p, std::size_t k) {
     return costs_.data() + (At(p) * levels + k) * stride_;
   };
@@ -127,10 +136,11 @@ std::vector<int> SegmentProgram::Trace(const Best& best) {
   int clock = best.held == kAny ? least_clock(positions_ - 1, k) : best.held;
   for (int p = positions_ - 1; p > 0; --p) {
     chosen[At(p)] = clock;
-    if (k == 0) continue;
-    const double after_change = least_[At(p - 1) * levels + k - 1] + change_costs_[At(p)];
+    if (is_limited && k == 0) continue;
+    const std::size_t before = is_limited ? k - 1 : 0;
+    const double after_change = least_[At(p - 1) * levels + before] + change_costs_[At(p)];
     if (after_change >= costs_of(p - 1, k)[clock]) continue;
-    --k;
+    k = before;
     clock = least_clock(p - 1, k);
   }
   chosen[0] = clock;

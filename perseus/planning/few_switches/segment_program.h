@@ -13,6 +13,10 @@
 //
 //       f[k][c] <- w[p][c] + min( f[k][c], h[p] + min over c' of f[k-1][c'] )     O(n N C)
 //
+//   If N >= n, every pair may change. Then one row f[c] is sufficient, in O(n C):
+//
+//       f[c] <- w[p][c] + min( f[c], h[p] + min over c' of f[c'] )
+//
 //   The pair (n-1, 0) leaves two cases:
 //     1. The first and the last clock differ. This is one change, so N-1 other changes remain:
 //        h[0] + min over c of f[N-1][c].
@@ -84,6 +88,7 @@ class SegmentProgram {
     int changes = 0;
     int held = kAny;  // The clock of both the first and the last position, or kAny.
   };
+  static constexpr int kAnyNumber = -1;  // Of changes: one level for all numbers.
   enum class Direction { kForward, kBackward };
   enum class Keep { kLastStep, kAllSteps };
 

@@ -159,7 +159,7 @@ void UseSwitchFacts(const JobSettings& settings, UsedFacts& facts, Job& job) {
   }
   if (settings.switch_cost || job.Has("switch_stall_s") || job.Has("switch_energy_j")) {
     facts.switch_stall.reset();
-  } else if (!facts.switch_stall && assumes) {
+  } else if (!facts.switch_stall && assumes && settings.assumes_switch_cost) {
     facts.switch_stall = hardware_facts::kAssumedSwitchStall;
     facts.assumes_stall = true;
   }

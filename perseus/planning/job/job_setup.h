@@ -56,6 +56,9 @@ struct JobSettings {
   std::optional<double> blocking_power_w = {};
   std::optional<double> switch_latency_ms = {};
   std::optional<schedule::SwitchCost> switch_cost = {};  // For one GPU.
+  // Whether plans without a known switch cost have the assumed one. `tune` measures plans in whole
+  // steps, which include what changes really cost.
+  bool assumes_switch_cost = true;
   std::optional<double> p2p_s = {};
   std::optional<double> load_s = {};
   std::optional<double> all_reduce_s = {};

@@ -38,17 +38,6 @@ double EffortOfStep(int most_switches) {
   return most_switches <= 4 ? 1 : 0.6;
 }
 
-// Returns the greatest possible number of changes: one change at each instruction with a clock.
-int MostPossibleSwitches(const schedule::InstructionGraph& graph) {
-  std::ptrdiff_t most = 0;
-  for (const std::vector<int>& order : graph.pp_rank_orders) {
-    most = std::max(most, std::ranges::count_if(order, [&](int instruction) {
-                      return graph.options_of(instruction).HasClock();
-                    }));
-  }
-  return static_cast<int>(most);
-}
-
 // Returns the target with this slug, or null.
 const PlannedTarget* Find(const std::vector<PlannedTarget>& planned, const std::string& slug) {
   const auto found = std::ranges::find(planned, slug, &PlannedTarget::slug);
@@ -184,7 +173,7 @@ Result<std::vector<PlannedTarget>> ClimbOnce(const plan::Planner& planner,
                                              const few_switches::SwitchLimits& limits,
                                              const std::optional<SwitchTradeoff>& tradeoff) {
   const std::vector<int> steps =
-      StepsTo(std::min(most_switches, MostPossibleSwitches(planner.graph())));
+      StepsTo(std::min(most_switches, few_switches::MostPossibleSwitches(planner.graph())));
   Result<std::vector<PlannedTarget>> limited;
   std::vector<PlannedTarget> below;
   for (const int step : steps) {
@@ -225,7 +214,7 @@ Result<void> KeepBetterOf(const plan::Planner& planner, const std::vector<Planne
 }
 
 // Returns plans for the target of `start`, with `start` first, and then with more and more changes.
-// Ends when a plan keeps 95 % of the saving of `unlimited`, or at `allowed` changes. If none keeps
+// Ends when a plan keeps KeptShare of the saving of `unlimited`, or at `allowed` changes. If none keeps
 // it, the plan without a limit is the last one, if it has at most `allowed` changes.
 Result<std::vector<PlannedTarget>> PlansWithMoreChanges(const plan::Planner& planner,
                                                         const PlannedTarget& start,
@@ -234,7 +223,8 @@ Result<std::vector<PlannedTarget>> PlansWithMoreChanges(const plan::Planner& pla
   std::vector<PlannedTarget> plans = {start};
   const int of_unlimited = few_switches::MostSwitches(unlimited.plan.evaluation);
   const auto keeps_most = [&] {
-    return SavingJ(planner, plans.back().plan) >= kKeptShare * SavingJ(planner, unlimited.plan);
+    return SavingJ(planner, plans.back().plan) >=
+           KeptShare(planner) * SavingJ(planner, unlimited.plan);
   };
   for (const int more : LimitsAbove(*start.most_switches)) {
     if (keeps_most() || more > allowed || more >= of_unlimited) break;
@@ -290,7 +280,7 @@ Result<void> RaiseLimits(const plan::Planner& planner, const std::vector<Planned
     double most_j = is_followed ? SavingJ(planner, free.plan) : 0;
     for (const PlannedTarget& plan : *plans) most_j = std::max(most_j, SavingJ(planner, plan.plan));
     one = *std::ranges::find_if(*plans, [&](const PlannedTarget& plan) {
-      return SavingJ(planner, plan.plan) >= std::min(most_j, kKeptShare * most_j);
+      return SavingJ(planner, plan.plan) >= std::min(most_j, KeptShare(planner) * most_j);
     });
   });
   for (const Result<void>& one : raised) PERSEUS_RETURN_IF_ERROR(one);

@@ -12,6 +12,16 @@
 namespace perseus::recipe {
 namespace {
 
+// Replaces the bound of a plan without a limit by one that counts what changes cost, if this bound
+// is greater.
+void CountSwitches(const plan::Planner& planner, const std::stop_token& stop, plan::Plan& plan) {
+  const int any = few_switches::MostPossibleSwitches(planner.graph());
+  const auto bounds = few_switches::BoundFewSwitches(planner, plan.deadline, std::span(&any, 1),
+                                                     {.stop = stop});
+  if (!bounds || !bounds->front().best.exists) return;
+  plan.lower_bound_j = std::max(plan.lower_bound_j, ToJoules(bounds->front().best.bound));
+}
+
 // Replaces the bound of a plan by the bound for measured options (planning/discrete_bound), if this
 // bound is greater. For a power cap, also uses the frontier at the time of the plan. Leaves out
 // stops, which have no row in the table. `raised` is a plan that already has a bound for measured
@@ -31,6 +41,9 @@ void RaiseBounds(const plan::Planner& planner, const std::optional<plan::Frontie
     } else {
       discrete_bound::RaiseBound(planner, plan, {.stop = stop});
     }
+    const bool is_free = planner.model().switch_cost.IsNone();
+    const bool has_deadline = !plan::NeedsFrontier(planned[i].target.kind);
+    if (!is_free && has_deadline && !planned[i].most_switches) CountSwitches(planner, stop, plan);
   });
 }
 

@@ -39,12 +39,18 @@ Result<double> MostKeptFurther(const plan::Planner& planner, const plan::Plan& u
     if (!bounds.front().best.exists) return 0;
     const double most_j = planner.baseline().energy_j - ToJoules(bounds.front().best.bound);
     most_kept = std::max(0.0, most_j / SavingJ(planner, unlimited));
-    if (most_kept < kKeptShare) break;
+    if (most_kept < KeptShare(planner)) break;
   }
   return most_kept;
 }
 
 }  // namespace
+
+double KeptShare(const plan::Planner& planner) {
+  constexpr double kIfCounted = 0.98;
+  constexpr double kIfFree = 0.95;
+  return planner.model().switch_cost.IsNone() ? kIfFree : kIfCounted;
+}
 
 double SavingJ(const plan::Planner& planner, const plan::Plan& plan) {
   return planner.baseline().energy_j - plan.evaluation.energy_j;
@@ -84,12 +90,14 @@ PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeo
     if (limited.most_changes > allowed) continue;
     most_followed_j = std::max(most_followed_j, saving_j(*limited.plan));
   }
+  const double share = KeptShare(planner);
   PickedLimit picked;
+  picked.asked_share = share;
   picked.saves = most_j > LeastSavingJ(planner);
   if (!picked.saves) return picked;
   for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
     if (limited.most_changes > allowed) break;
-    if (!limited.plan || saving_j(*limited.plan) < kKeptShare * most_followed_j) continue;
+    if (!limited.plan || saving_j(*limited.plan) < share * most_followed_j) continue;
     picked.most_switches = limited.most_changes;
     picked.kept = saving_j(*limited.plan) / most_j;
     break;
@@ -181,7 +189,7 @@ Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
   if (few_switches::MostSwitches(tradeoff.unlimited.evaluation) <= allowed) {
     PERSEUS_ASSIGN_OR_RETURN(const double most_kept,
                              MostKeptFurther(planner, tradeoff.unlimited, limits));
-    if (most_kept < kKeptShare) {
+    if (most_kept < KeptShare(planner)) {
       tradeoff.most_kept_further = most_kept;
       return tradeoff;
     }

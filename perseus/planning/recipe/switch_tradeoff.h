@@ -16,8 +16,9 @@ namespace perseus::recipe {
 // The greatest limit of a trade-off.
 inline constexpr int kGreatestTradedLimit = 48;
 
-// A picked limit keeps this part of a saving.
-inline constexpr double kKeptShare = 0.95;
+// The part of a saving that a picked limit keeps. If plans count what a change costs, more changes
+// are worth it if they save more. If not, they have costs that no plan counts.
+double KeptShare(const plan::Planner& planner);
 
 // The effort of the last search after a finish request. This short search is necessary: without it,
 // perhaps only plans without any change would keep a limit, and other plans would have too many.
@@ -34,8 +35,8 @@ struct SwitchTradeoff {
 };
 
 // Computes plans for the limits 0, 2, 3, 4, 6, 8, 12 and 16. `unlimited` is the plan without a
-// limit. If no limit keeps 95 % of its saving, also computes plans for 24, 32 and 48. Leaves these
-// out if the bound for 48 shows that they cannot keep 95 % either, unless `unlimited` has more
+// limit. If no limit keeps KeptShare of its saving, also computes plans for 24, 32 and 48. Leaves these
+// out if the bound for 48 shows that they cannot keep it either, unless `unlimited` has more
 // changes than `most_changes_per_s`. If a plan with a limit is better, it replaces `unlimited`.
 // `bounds` are the result of BoundTradeoff, or empty.
 Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
@@ -61,13 +62,14 @@ struct PickedLimit {
   // The part of the saving of the best known plan that the limit keeps. That plan may have more
   // changes than GPUs can follow.
   double kept = 1;
-  bool saves = true;  // Whether a plan of the trade-off saves energy.
+  double asked_share = 1;  // KeptShare of the planner.
+  bool saves = true;       // Whether a plan of the trade-off saves energy.
 
-  bool keeps_most() const { return most_switches && kept >= kKeptShare; }
+  bool keeps_most() const { return most_switches && kept >= asked_share; }
 };
 
 // Picks a limit that GPUs can follow: at most `most_changes_per_s`. Of the plans within this rate,
-// one saves the most. Returns the smallest limit that keeps 95 % of this saving. Returns nullopt if
+// one saves the most. Returns the smallest limit that keeps KeptShare of this saving. Returns nullopt if
 // only the plan without a limit does.
 PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeoff,
                       double most_changes_per_s);
