@@ -131,10 +131,12 @@ std::vector<double> PriceAscent::DurationsOf(const SwitchBound::Answer& answer) 
     const RankClocks& rank = bound_.ranks()[r];
     const std::vector<int>& clocks = answer.clocks[r];
     for (std::size_t p = 0; p < clocks.size(); ++p) {
-      const std::size_t cell = rank.Cell(static_cast<int>(p), clocks[p]);
-      const bool changes = clocks[p] != clocks[(p + clocks.size() - 1) % clocks.size()];
-      durations[At(rank.instructions[p])] = static_cast<double>(
-          rank.times[cell] + (changes ? bound_.planner().model().switch_cost.stall : 0));
+      durations[At(rank.instructions[p])] =
+          static_cast<double>(rank.times[rank.Cell(static_cast<int>(p), clocks[p])]);
+    }
+    for (const int p : answer.stalls[r]) {
+      durations[At(rank.instructions[At(p)])] +=
+          static_cast<double>(bound_.planner().model().switch_cost.stall);
     }
   }
   return durations;

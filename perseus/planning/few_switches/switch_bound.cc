@@ -121,14 +121,19 @@ Femtojoules SwitchBound::ComputeChangeCosts(std::size_t pp_rank, const Prices& p
   for (std::size_t p = 0; p < positions; ++p) {
     own[p] = of_stalls[At(rank.instructions[p])] * cost.stall + energy;
   }
-  std::vector<Femtojoules>& change_costs = rank_programs_[pp_rank].change_costs;
-  change_costs = own;
+  RankProgram& program = rank_programs_[pp_rank];
+  program.change_costs = own;
+  program.cost_positions.resize(positions);
   Femtojoules sum = 0;
   for (std::size_t p = 0; p < positions; ++p) {
-    for (std::size_t back = 1; back <= At(rank_programs_[pp_rank].lateness); ++back) {
-      change_costs[p] = std::min(change_costs[p], own[(p + positions - back) % positions]);
+    std::size_t cheapest = p;
+    for (std::size_t back = 1; back <= At(program.lateness); ++back) {
+      const std::size_t earlier = (p + positions - back) % positions;
+      if (own[earlier] < own[cheapest]) cheapest = earlier;
     }
-    sum += change_costs[p];
+    program.change_costs[p] = own[cheapest];
+    program.cost_positions[p] = static_cast<int>(cheapest);
+    sum += own[cheapest];
   }
   return sum;
 }
@@ -204,6 +209,10 @@ SwitchBound::Part SwitchBound::SolveRank(std::size_t pp_rank, const Prices& pric
   if (!part.exists) return part;
   part.bound += Femtojoules{static_cast<std::int64_t>(best.cost)} << own.unit_shift;
   part.clocks = std::move(best.clocks);
+  for (std::size_t p = 0; p < part.clocks.size(); ++p) {
+    const std::size_t before = (p + part.clocks.size() - 1) % part.clocks.size();
+    if (part.clocks[p] != part.clocks[before]) part.stalls.push_back(own.cost_positions[p]);
+  }
   return part;
 }
 
@@ -244,6 +253,7 @@ SwitchBound::Answer SwitchBound::Solve(const Prices& prices, int changes, Window
     answer.bound += part.bound;
     answer.work += part.work;
     answer.clocks.push_back(std::move(part.clocks));
+    answer.stalls.push_back(std::move(part.stalls));
   }
   return answer;
 }

@@ -90,6 +90,8 @@ class SwitchBound {
     Femtojoules bound = 0;
     // [pp_rank][position] The choice that attains the bound at these prices.
     std::vector<std::vector<int>> clocks;
+    // [pp_rank] The positions at which the changes of these clocks cost what the bound counts.
+    std::vector<std::vector<int>> stalls;
     std::int64_t work = 0;  // The number of labels of window_program.h.
   };
   enum class Windows { kIgnore, kKeep };
@@ -114,6 +116,7 @@ class SwitchBound {
     int lateness = 0;  // By how many positions a change may take effect late.
     std::vector<Femtojoules> weights = {};
     std::vector<Femtojoules> change_costs = {};  // [position]
+    std::vector<int> cost_positions = {};        // [position] Where the cost of a change is least.
     int unit_shift = 0;                          // A unit is 2^unit_shift fJ.
   };
   // The part of an answer that a pp_rank adds.
@@ -121,6 +124,7 @@ class SwitchBound {
     bool exists = true;
     Femtojoules bound = 0;
     std::vector<int> clocks = {};
+    std::vector<int> stalls = {};
     std::int64_t work = 0;
   };
 
