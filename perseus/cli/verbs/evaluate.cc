@@ -14,6 +14,7 @@
 #include "perseus/cli/verbs/switches.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/plan/evaluation.h"
+#include "perseus/planning/plan/power_shape.h"
 #include "perseus/planning/plan_file/plan_file.h"
 
 namespace perseus::cli {
@@ -69,12 +70,22 @@ Result<LoadedPlan> LoadPlan(const EvaluateFlags& flags) {
   return LoadedPlan{std::move(job), std::move(options), std::move(file)};
 }
 
-ordered_json Describe(const plan::Evaluation& evaluation) {
+constexpr Nanoseconds kShortTime = kSecond / 10;
+
+plan::PowerShape ShapeOf(const LoadedPlan& plan, const plan::Evaluation& evaluation) {
+  return {evaluation, plan.job.model, static_cast<int>(plan.job.graph.pp_rank_orders.size())};
+}
+
+ordered_json Describe(const LoadedPlan& plan, const plan::Evaluation& evaluation) {
+  const plan::PowerShape shape = ShapeOf(plan, evaluation);
   return {{"time_s", ToSeconds(evaluation.time)},
           {"energy_j", evaluation.energy_j},
           {"instruction_energy_j", evaluation.instruction_energy_j},
           {"blocking_energy_j", evaluation.blocking_energy_j},
           {"average_power_w", evaluation.average_power_w()},
+          {"peak_power_w", shape.peak_w()},
+          {"largest_step_100ms_w", shape.LargestStepW(kShortTime)},
+          {"largest_step_1s_w", shape.LargestStepW(kSecond)},
           {"switches", evaluation.switches},
           {"switches_per_gpu", SwitchesPerGpu(evaluation)},
           {"switches_per_gpu_s", SwitchesPerGpuAndSecond(evaluation)}};
@@ -82,12 +93,12 @@ ordered_json Describe(const plan::Evaluation& evaluation) {
 
 std::string FormatJson(const LoadedPlan& plan, const plan::Evaluation& baseline,
                        const plan::Evaluation& evaluation, const std::optional<UnderNoise>& noisy) {
-  ordered_json result = Describe(evaluation);
+  ordered_json result = Describe(plan, evaluation);
   result["saving"] = 1 - evaluation.energy_j / baseline.energy_j;
   result["slowdown"] = ToSeconds(evaluation.time) / ToSeconds(baseline.time) - 1;
   result["switch_latency_s"] = ToSeconds(plan.job.model.switch_latency);
   if (!plan.job.facts.path.empty()) result["facts"] = plan.job.facts.path;
-  result["baseline"] = Describe(baseline);
+  result["baseline"] = Describe(plan, baseline);
   if (noisy) {
     result["noise"] = {
         {"independent", noisy->noise.independent}, {"common", noisy->noise.common},
@@ -117,18 +128,27 @@ std::pair<std::string, std::string> FormatApart(double one, double other) {
 std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline,
                         const plan::Evaluation& evaluation,
                         const std::optional<UnderNoise>& noisy) {
-  Table table({"plan", "time", "energy", "saving", "slowdown", "power", "switches"});
+  Table table({"plan", "time", "energy", "saving", "slowdown", "switches"});
   table.AddRow({"maximum frequency", FormatQuantity(ToSeconds(baseline.time), "s"),
                 FormatQuantity(baseline.energy_j, "J"), "", "",
-                FormatQuantity(baseline.average_power_w(), "W"),
                 FormatSwitches(SwitchesPerGpu(baseline))});
   table.AddRow({plan.file.target, FormatQuantity(ToSeconds(evaluation.time), "s"),
                 FormatQuantity(evaluation.energy_j, "J"),
                 FormatPercent(1 - evaluation.energy_j / baseline.energy_j),
                 FormatPercent(ToSeconds(evaluation.time) / ToSeconds(baseline.time) - 1),
-                FormatQuantity(evaluation.average_power_w(), "W"),
                 FormatSwitches(SwitchesPerGpu(evaluation))});
-  std::string text = table.Format() + kSwitchesNote;
+  Table power({"power", "mean", "peak", "step of 0.1 s", "step of 1 s"});
+  const auto add_power = [&](const std::string& name, const plan::Evaluation& of) {
+    const plan::PowerShape shape = ShapeOf(plan, of);
+    power.AddRow({name, FormatQuantity(of.average_power_w(), "W"),
+                  FormatQuantity(shape.peak_w(), "W"),
+                  FormatQuantity(shape.LargestStepW(kShortTime), "W"),
+                  FormatQuantity(shape.LargestStepW(kSecond), "W")});
+  };
+  add_power("maximum frequency", baseline);
+  add_power(plan.file.target, evaluation);
+  std::string text = table.Format() + kSwitchesNote + "\n" + power.Format() +
+                     "A step is the change from the mean power of one time to that of the next.\n";
   if (noisy) {
     text += fmt::format(
         "\nUnder noise, the mean iteration takes {:+.3f} ± {:.3f} % more time than at maximum "

@@ -137,6 +137,7 @@ class Run {
                     "own replaces that: `max_switches`)",
                     limited.error().Message(), *changes_.changes_per_s);
     }
+    TakePlanOfLeastEnergy(planned);
     if (wishes_.noise) PERSEUS_RETURN_IF_ERROR(AddMargins(std::move(of_less_effort)));
     LeaveOutContradictions(planned, result_.noise);
     for (const PlannedTarget& one : planned) {
@@ -167,26 +168,25 @@ class Run {
     const bool walks = is_exact || planner_.ProbablyWalks();
     Result<void> first;
     Result<plan::FrontierPoint> least_energy;
-    ForEachOnAllCores(with_table      ? 3
-                      : with_frontier ? 2
-                                      : 1,
-                      [&](std::size_t task) {
-                        if (task == 0) {
-                          first = plans_.LookFirst(
-                              nullptr, TargetsToPlan({}, planner_, std::nullopt, 0), stop_);
-                        }
-                        // The planner stores the optimum. A failure of this task is ignored,
-                        // because the same failure occurs again later and is reported then.
-                        if (task == 1 && !walks) {
-                          (void)planner_.Relax(planner_.least_time(), planner_.blocking_price());
-                        }
-                        if (task == 2) least_energy = planner_.CheapestPoint(0);
-                      });
+    const bool with_least_energy = with_table || PermitsMoreTime(planner_, wishes_.targets);
+    ForEachOnAllCores(3, [&](std::size_t task) {
+      if (task == 0) {
+        first = plans_.LookFirst(
+            nullptr, TargetsToPlan({}, planner_, std::nullopt, Table::kNo, 0), stop_);
+      }
+      // The planner stores the optimum. A failure of this task is ignored, because the same failure
+      // occurs again later and is reported then.
+      if (task == 1 && with_frontier && !walks) {
+        (void)planner_.Relax(planner_.least_time(), planner_.blocking_price());
+      }
+      if (task == 2 && with_least_energy) least_energy = planner_.CheapestPoint(0);
+    });
     PERSEUS_RETURN_IF_ERROR(first);
     PERSEUS_RETURN_IF_ERROR(least_energy);
-    const std::vector<WantedTarget> wanted =
-        TargetsToPlan(wishes_.targets, planner_,
-                      with_table ? std::optional(least_energy->time) : std::nullopt, wishes_.stops);
+    const std::vector<WantedTarget> wanted = TargetsToPlan(
+        wishes_.targets, planner_,
+        with_least_energy ? std::optional(least_energy->time) : std::nullopt,
+        with_table ? Table::kYes : Table::kNo, wishes_.stops);
     std::vector<WantedTarget> deadlines = wanted;
     std::erase_if(deadlines,
                   [](const WantedTarget& one) { return plan::NeedsFrontier(one.target.kind); });

@@ -8,6 +8,7 @@
 #include "perseus/base/parallel.h"
 #include "perseus/base/round_step.h"
 #include "perseus/base/wording.h"
+#include "perseus/planning/few_switches/change_rate.h"
 #include "perseus/planning/plan/target.h"
 
 namespace perseus::recipe {
@@ -22,6 +23,18 @@ constexpr double kWorkOfStops = 0.5;
 constexpr std::size_t kMostStopInstructions = 40'000;
 
 bool IsSlowdown(const plan::Target& target) { return target.kind == plan::Target::Kind::kSlowdown; }
+
+// Returns the longest time that an asked slowdown or deadline permits, or 0.
+Nanoseconds LongestAsked(const plan::Planner& planner, const std::vector<plan::Target>& asked) {
+  Nanoseconds longest = 0;
+  for (const plan::Target& target : asked) {
+    if (!plan::LimitsTime(target.kind)) continue;
+    // A target out of range fails when it is planned.
+    const auto deadline = plan::DeadlineOf(planner, nullptr, target);
+    if (deadline) longest = std::max(longest, *deadline);
+  }
+  return longest;
+}
 
 // Slowdowns (in percent) at even distances, below `longest`.
 std::vector<double> StopsUpTo(double longest, int stops) {
@@ -44,9 +57,12 @@ bool IsAmong(const std::vector<PlannedTarget>& planned, const plan::Plan& plan) 
 }  // namespace
 
 bool MayTake(Group from, Group to) {
-  // The plan for no slowdown is made whatever the targets are. So an asked target may take that
-  // plan.
-  const auto rank = [](Group group) { return group == Group::kReference ? Group::kAsked : group; };
+  if (from == Group::kLoose) return to == Group::kLoose;
+  // Loose targets are asked targets. The plan for no slowdown is made whatever the targets are. So
+  // an asked target may take that plan.
+  const auto rank = [](Group group) {
+    return group == Group::kReference || group == Group::kLoose ? Group::kAsked : group;
+  };
   return rank(from) <= rank(to);
 }
 
@@ -56,16 +72,28 @@ bool NeedsCandidates(const std::vector<plan::Target>& asked) {
   });
 }
 
+bool PermitsMoreTime(const plan::Planner& planner, const std::vector<plan::Target>& asked) {
+  return LongestAsked(planner, asked) > planner.baseline().time;
+}
+
 std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
                                         const plan::Planner& planner,
-                                        std::optional<Nanoseconds> longest, int stops) {
+                                        std::optional<Nanoseconds> least_energy_time, Table table,
+                                        int stops) {
   std::vector<std::pair<double, bool>> slowdowns = {{0, false}};  // In percent, whether a stop.
   for (const plan::Target& target : asked) {
     if (IsSlowdown(target)) slowdowns.emplace_back(target.value, false);
   }
   std::vector<plan::Target> others;
-  if (longest) {
-    const double longest_s = ToSeconds(*longest);
+  // A plan is often faster than its deadline, so the plan of least energy may end before the time
+  // of the relaxation.
+  constexpr double kNear = 0.9;
+  const bool reaches_least_energy =
+      least_energy_time && static_cast<double>(LongestAsked(planner, asked)) >=
+                               kNear * static_cast<double>(*least_energy_time);
+  if (reaches_least_energy) others.push_back({.kind = plan::Target::Kind::kMinEnergy});
+  if (least_energy_time && table == Table::kYes) {
+    const double longest_s = ToSeconds(*least_energy_time);
     const double baseline_s = ToSeconds(planner.baseline().time);
     for (double percent : kTableSlowdownsPercent) {
       if (baseline_s * (1 + percent / 100) < longest_s) slowdowns.emplace_back(percent, false);
@@ -80,13 +108,19 @@ std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
 
   std::vector<WantedTarget> targets;
   std::vector<std::string> slugs;  // A target that is requested twice gives one plan.
+  const auto is_loose = [&](const plan::Target& target) {
+    return least_energy_time && LongestAsked(planner, {target}) >= *least_energy_time;
+  };
   auto add = [&](const plan::Target& target, bool is_stop) {
     const std::string slug = plan::Slug(target);
     if (std::ranges::find(slugs, slug) != slugs.end()) return;
     slugs.push_back(slug);
     const bool is_asked = std::ranges::find(asked, slug, plan::Slug) != asked.end();
-    const bool is_reference = target.kind == plan::Target::Kind::kSlowdown && target.value == 0;
-    targets.push_back({target, is_asked                                 ? Group::kAsked
+    const bool is_reference =
+        (IsSlowdown(target) && target.value == 0) ||
+        (target.kind == plan::Target::Kind::kMinEnergy && reaches_least_energy);
+    targets.push_back({target, is_asked && is_loose(target)             ? Group::kLoose
+                               : is_asked                               ? Group::kAsked
                                : is_stop                                ? Group::kStop
                                : is_reference || NeedsCandidates(asked) ? Group::kReference
                                                                         : Group::kTable});
@@ -97,6 +131,28 @@ std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
   for (const plan::Target& target : others) add(target, false);
   for (const plan::Target& target : asked) add(target, false);
   return targets;
+}
+
+void TakePlanOfLeastEnergy(std::vector<PlannedTarget>& planned) {
+  const auto is_least_energy = [](const PlannedTarget& one) {
+    return one.target.kind == plan::Target::Kind::kMinEnergy;
+  };
+  const auto found = std::ranges::find_if(planned, is_least_energy);
+  if (found == planned.end()) return;
+  const PlannedTarget least = *found;
+  for (PlannedTarget& one : planned) {
+    if (one.group != Group::kLoose || one.plan.deadline < least.plan.evaluation.time) continue;
+    one.plan.options = least.plan.options;
+    one.plan.evaluation = least.plan.evaluation;
+    if (one.most_switches == least.most_switches) continue;
+    // The bound of least energy is valid for any time, with the limit of its plan.
+    one.plan.lower_bound_j = least.plan.lower_bound_j;
+    one.most_switches = least.most_switches;
+    one.plan.target = plan::Describe(one.target);
+    if (least.most_switches) {
+      one.plan.target = few_switches::NameWithLimit(one.plan.target, *least.most_switches);
+    }
+  }
 }
 
 int DefaultStops(const schedule::InstructionGraph& graph) {

@@ -24,11 +24,14 @@ namespace perseus::recipe {
 // planning fails. Any other target is left out in this case.
 //
 // A better plan may replace only plans of targets of the same group or a later group. (The first
-// two groups count as one.) So the plans of asked targets do not depend on whether an interface
+// three groups count as one, but a loose target gives no plan to others.) So the plans of asked targets do not depend on whether an interface
 // shows a table.
 enum class Group {
   kAsked,
-  kReference,  // No slowdown (decides a picked limit), and candidates. Only if not asked.
+  kLoose,  // Asked, and permits at least the time of least energy (TakePlanOfLeastEnergy).
+  // No slowdown (decides a picked limit), least energy (the plan of targets with more time), and
+  // candidates. Only if not asked.
+  kReference,
   kTable,
   kStop,  // An additional slowdown for the slider of the report. Not printed as a row.
 };
@@ -48,7 +51,7 @@ struct PlannedTarget {
   std::optional<int> most_switches = {};  // The limit of clock changes that it was made for.
 
   bool is_stop() const { return group == Group::kStop; }
-  bool is_asked() const { return group == Group::kAsked; }
+  bool is_asked() const { return group == Group::kAsked || group == Group::kLoose; }
 };
 
 // Whether a plan for a target of the group `from` may become the plan for a target of the group
@@ -60,13 +63,25 @@ bool MayTake(Group from, Group to);
 // kReference.
 bool NeedsCandidates(const std::vector<plan::Target>& asked);
 
+// Whether an asked target permits more time than the baseline takes. Such a target may permit more
+// time than least energy takes.
+bool PermitsMoreTime(const plan::Planner& planner, const std::vector<plan::Target>& asked);
+
 // Returns all targets to plan, in this order: no slowdown, larger slowdowns, least energy, and then
-// the other asked targets. `longest` is the time of least energy. If it is empty, returns only no
-// slowdown and the asked targets. Adds at most `stops` stops: slowdowns at even distances, below
-// the slowdown of least energy.
+// the other asked targets. `least_energy_time` is the time of least energy, by the relaxation. If
+// it is empty, returns only no slowdown and the asked targets. Without a table, least energy is
+// planned only if an asked target permits about that much time. With a table, adds at most `stops`
+// stops: slowdowns at even distances, below the slowdown of least energy.
+enum class Table { kNo, kYes };
 std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
                                         const plan::Planner& planner,
-                                        std::optional<Nanoseconds> longest, int stops);
+                                        std::optional<Nanoseconds> least_energy_time, Table table,
+                                        int stops);
+
+// Gives the loose targets the plan of least energy, unless it is too slow for them. So they have the
+// same plan, also in different runs: the results of a search for each of them would differ by 0.01
+// to 0.2 %, and more time could need more energy.
+void TakePlanOfLeastEnergy(std::vector<PlannedTarget>& planned);
 
 // The default number of stops: at most 10, and fewer for large jobs, so that planning does not take
 // much longer. 0 for jobs with tens of thousands of instructions.
