@@ -50,7 +50,7 @@ void AddLimitFlags(CLI::App& verb, recipe::ChangeRules& rules) {
       AddMaxSwitchesFlag(verb, rules,
                          "At most this many clock changes of each GPU per iteration, the change "
                          "back at the end included (default: max_switches of the job file, or the "
-                         "fewest found that keep 95 % of the saving)"));
+                         "fewest found that keep most of the saving)"));
 }
 
 void AddSwitchFlags(CLI::App& verb, recipe::ChangeRules& rules) {
@@ -62,7 +62,7 @@ void AddSwitchFlags(CLI::App& verb, recipe::ChangeRules& rules) {
   CLI::Option* limit = AddMaxSwitches(
       verb, rules,
       "At most this many clock changes of each GPU per iteration, the change back at the end "
-      "included (1 is the same as 0); auto: the fewest found that keep 95 % of the saving. Without "
+      "included (1 is the same as 0); auto: the fewest found that keep most of the saving. Without "
       "this flag, the same with a shorter search",
       "N|auto", check);
   AddPerInstructionFlag(verb, rules, limit);

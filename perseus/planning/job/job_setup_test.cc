@@ -192,6 +192,16 @@ TEST_F(FactsOfAJob, AJobWithoutProfileKnowsTheirGpu) {
   EXPECT_EQ(LoadUnprofiledJob(flags_)->facts.gpu_name, "");
 }
 
+// `tune` measures whole steps, so it needs no assumption about the cost.
+TEST_F(FactsOfAJob, TheAssumedCostOfAChangeMayBeLeftOut) {
+  const auto stall = [&] { return LoadUnprofiledJob(flags_)->planned.switch_cost.stall; };
+  EXPECT_EQ(stall(), hardware_facts::kAssumedSwitchStall);
+  flags_.assumes_switch_cost = false;
+  EXPECT_EQ(stall(), 0);
+  flags_.switch_cost = schedule::SwitchCost{.stall = kMillisecond};
+  EXPECT_EQ(stall(), kMillisecond);
+}
+
 // The file of a graph has the power of its resources. Here it has none.
 TEST_F(FactsOfAJob, OfAGraphTheyDoNotGiveTheBlockingPower) {
   JobSettings flags;

@@ -156,7 +156,7 @@ TEST(PickLimit, NoGpuChangesClocksMoreOftenThanItFollows) {
     EXPECT_GE(picked.kept, last_kept);
     last_kept = picked.kept;
   }
-  EXPECT_GE(last_kept, kKeptShare);
+  EXPECT_GE(last_kept, KeptShare(planner));
 }
 
 // The targets start with no change at all, which keeps little.
@@ -184,7 +184,7 @@ TEST(RaiseLimits, EachTargetGetsTheChangesThatItNeedsAndThatGpusFollow) {
       EXPECT_LE(one.plan.lower_bound_j, one.plan.evaluation.energy_j * (1 + 1e-9));
       EXPECT_LE(one.plan.evaluation.time, one.plan.deadline);
       if (changes_per_s == 1'000) {
-        EXPECT_GE(SavingJ(planner, one.plan), kKeptShare * SavingJ(planner, free));
+        EXPECT_GE(SavingJ(planner, one.plan), KeptShare(planner) * SavingJ(planner, free));
       }
       if (tighter != nullptr) {
         EXPECT_LE(one.plan.evaluation.energy_j, tighter->plan.evaluation.energy_j);

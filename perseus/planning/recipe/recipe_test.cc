@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <span>
 
 #include "tests/support/planning_jobs.h"
@@ -79,6 +80,49 @@ TEST(PlanJob, APowerCapThatNoPlanMeetsMayHaveTheNearestPlan) {
     cap.or_nearest = false;
     EXPECT_TRUE(PlanJob(planner, {.targets = {cap}, .changes = changes}, silent));
   }
+}
+
+plan::Plan PlanOf(const plan::Planner& planner, const plan::Target& target,
+                  const ChangeRules& changes) {
+  Progress silent;
+  const auto plans = PlanJob(planner, {.targets = {target}, .changes = changes}, silent);
+  EXPECT_TRUE(plans) << plans.error().Message();
+  return plans->Find(target)->plan;
+}
+
+// A search for each of these targets would find plans that differ a little.
+TEST(PlanJob, MoreTimeThanLeastEnergyTakesGivesTheSamePlanInEachRun) {
+  plan::ExecutionModel model;
+  model.switch_latency = 15 * kMillisecond;
+  model.switch_cost.stall = 110'000;
+  const plan::Planner planner = MakePlanner(MakeSyntheticJob({}), model);
+  const plan::Target least{.kind = plan::Target::Kind::kMinEnergy};
+  for (const ChangeRules& changes : {ChangeRules{}, ChangeRules{.limit = Limit::kNone}}) {
+    const plan::Plan of_least = PlanOf(planner, least, changes);
+    const auto longest = planner.CheapestPoint(0);
+    ASSERT_TRUE(longest) << longest.error().Message();
+    const Nanoseconds from = std::max(longest->time, of_least.evaluation.time);
+    const double percent = 100 * (ToSeconds(from) / ToSeconds(planner.baseline().time) - 1);
+    for (const double more : {0.1, 5.0, 40.0}) {
+      const plan::Plan plan = PlanOf(planner, {.value = percent + more}, changes);
+      EXPECT_EQ(plan.options, of_least.options) << more;
+      EXPECT_GE(plan.evaluation.energy_j, plan.lower_bound_j * (1 - 1e-9));
+    }
+  }
+}
+
+// The relaxation knows no costs of changes. With costs that are worth no change, its bound is far
+// below every plan.
+TEST(PlanJob, TheBoundOfAPlanWithoutALimitCountsWhatChangesCost) {
+  plan::ExecutionModel model;
+  model.switch_cost.stall = 10 * kMillisecond;
+  const plan::Planner planner = MakePlanner(MakeSyntheticJob({}), model);
+  const plan::Plan plan = PlanOf(planner, {}, {.limit = Limit::kNone});
+  EXPECT_GE(plan.evaluation.energy_j, plan.lower_bound_j * (1 - 1e-9));
+  const auto relaxed = planner.BoundFor(plan.deadline);
+  ASSERT_TRUE(relaxed) << relaxed.error().Message();
+  const double relaxed_gap = plan.evaluation.energy_j / *relaxed - 1;
+  EXPECT_LT(plan.gap(), 0.5 * relaxed_gap) << plan.gap() << " and " << relaxed_gap;
 }
 
 // The rules of a job, without the sizes of jobs.
