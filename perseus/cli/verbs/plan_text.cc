@@ -45,7 +45,8 @@ std::string FormatPickedLimit(const PickedLimit& picked, const SwitchTradeoff& t
                               const std::optional<double>& facts_per_s) {
   if (picked.keeps_most()) {
     return fmt::format(
-        "{} switches per GPU are the fewest found that keep {:.0f} % of the saving (--per-instruction "
+        "{} switches per GPU are the fewest found that keep {:.0f} % of the saving "
+        "(--per-instruction "
         "plans without a limit, --switch-tradeoff shows what other limits save).\n",
         *picked.most_switches, 100 * picked.asked_share);
   }

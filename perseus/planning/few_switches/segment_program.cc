@@ -75,9 +75,9 @@ void SegmentProgram::Run(int changes, int held, Direction direction, Keep keep) 
     // From the highest k down: `to` may be `from`, and a step for k still needs the old values of
     // the level below it.
     for (std::size_t k = levels; k-- > 0;) {
-      const double from_other = k > 0         ? least_from[k - 1] + change
+      const double from_other = k > 0        ? least_from[k - 1] + change
                                 : is_limited ? kForbidden
-                                              : least_from[0] + change;
+                                             : least_from[0] + change;
       least_to[k] = Advance(from + k * stride_, from_other, weight, stride_, to + k * stride_);
     }
     from = to;

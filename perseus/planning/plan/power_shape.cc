@@ -40,8 +40,8 @@ double PowerShape::EnergyUntil(Nanoseconds time) const {
   const Nanoseconds rest = time % times_.back();
   const auto after = std::ranges::upper_bound(times_, rest) - times_.begin();
   const std::size_t i = At(after) - 1;
-  const double part = static_cast<double>(rest - times_[i]) /
-                      static_cast<double>(times_[i + 1] - times_[i]);
+  const double part =
+      static_cast<double>(rest - times_[i]) / static_cast<double>(times_[i + 1] - times_[i]);
   return static_cast<double>(whole) * energies_j_.back() + energies_j_[i] +
          part * (energies_j_[i + 1] - energies_j_[i]);
 }
@@ -55,8 +55,8 @@ double PowerShape::LargestStepW(Nanoseconds window) const {
       // The start for which `corner` is the beginning, the middle or the end of both times.
       const Nanoseconds before = (windows * (window % iteration)) % iteration;
       const Nanoseconds start = (corner - before + iteration) % iteration;
-      const double step_j = EnergyUntil(start + 2 * window) - 2 * EnergyUntil(start + window) +
-                            EnergyUntil(start);
+      const double step_j =
+          EnergyUntil(start + 2 * window) - 2 * EnergyUntil(start + window) + EnergyUntil(start);
       largest_j = std::max(largest_j, std::abs(step_j));
     }
   }

@@ -214,8 +214,8 @@ Result<void> KeepBetterOf(const plan::Planner& planner, const std::vector<Planne
 }
 
 // Returns plans for the target of `start`, with `start` first, and then with more and more changes.
-// Ends when a plan keeps KeptShare of the saving of `unlimited`, or at `allowed` changes. If none keeps
-// it, the plan without a limit is the last one, if it has at most `allowed` changes.
+// Ends when a plan keeps KeptShare of the saving of `unlimited`, or at `allowed` changes. If none
+// keeps it, the plan without a limit is the last one, if it has at most `allowed` changes.
 Result<std::vector<PlannedTarget>> PlansWithMoreChanges(const plan::Planner& planner,
                                                         const PlannedTarget& start,
                                                         const PlannedTarget& unlimited, int allowed,

@@ -35,10 +35,10 @@ Result<std::vector<PlannedTarget>> LimitSwitches(
 using PlansOfEfforts = std::vector<std::vector<PlannedTarget>>;
 
 // Raises the limits of targets that lose much by the limit of `planned`. `unlimited` has their
-// plans without a limit. A target that keeps less than KeptShare of that saving gets plans with more
-// changes, as far as a GPU follows them (`most_changes_per_s`). Of these, it takes the one with the
-// fewest changes that keeps KeptShare of the best. Then a plan never needs more energy than the plan of
-// a tighter target. Leaves out targets that need the frontier, and stops.
+// plans without a limit. A target that keeps less than KeptShare of that saving gets plans with
+// more changes, as far as a GPU follows them (`most_changes_per_s`). Of these, it takes the one
+// with the fewest changes that keeps KeptShare of the best. Then a plan never needs more energy
+// than the plan of a tighter target. Leaves out targets that need the frontier, and stops.
 Result<void> RaiseLimits(const plan::Planner& planner, const std::vector<PlannedTarget>& unlimited,
                          double most_changes_per_s, const few_switches::SwitchLimits& limits,
                          std::vector<PlannedTarget>& planned);

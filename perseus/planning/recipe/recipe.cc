@@ -16,8 +16,8 @@ namespace {
 // is greater.
 void CountSwitches(const plan::Planner& planner, const std::stop_token& stop, plan::Plan& plan) {
   const int any = few_switches::MostPossibleSwitches(planner.graph());
-  const auto bounds = few_switches::BoundFewSwitches(planner, plan.deadline, std::span(&any, 1),
-                                                     {.stop = stop});
+  const auto bounds =
+      few_switches::BoundFewSwitches(planner, plan.deadline, std::span(&any, 1), {.stop = stop});
   if (!bounds || !bounds->front().best.exists) return;
   plan.lower_bound_j = std::max(plan.lower_bound_j, ToJoules(bounds->front().best.bound));
 }
@@ -171,8 +171,8 @@ class Run {
     const bool with_least_energy = with_table || PermitsMoreTime(planner_, wishes_.targets);
     ForEachOnAllCores(3, [&](std::size_t task) {
       if (task == 0) {
-        first = plans_.LookFirst(
-            nullptr, TargetsToPlan({}, planner_, std::nullopt, Table::kNo, 0), stop_);
+        first = plans_.LookFirst(nullptr, TargetsToPlan({}, planner_, std::nullopt, Table::kNo, 0),
+                                 stop_);
       }
       // The planner stores the optimum. A failure of this task is ignored, because the same failure
       // occurs again later and is reported then.
@@ -183,10 +183,10 @@ class Run {
     });
     PERSEUS_RETURN_IF_ERROR(first);
     PERSEUS_RETURN_IF_ERROR(least_energy);
-    const std::vector<WantedTarget> wanted = TargetsToPlan(
-        wishes_.targets, planner_,
-        with_least_energy ? std::optional(least_energy->time) : std::nullopt,
-        with_table ? Table::kYes : Table::kNo, wishes_.stops);
+    const std::vector<WantedTarget> wanted =
+        TargetsToPlan(wishes_.targets, planner_,
+                      with_least_energy ? std::optional(least_energy->time) : std::nullopt,
+                      with_table ? Table::kYes : Table::kNo, wishes_.stops);
     std::vector<WantedTarget> deadlines = wanted;
     std::erase_if(deadlines,
                   [](const WantedTarget& one) { return plan::NeedsFrontier(one.target.kind); });

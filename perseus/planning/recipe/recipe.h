@@ -12,10 +12,11 @@
 //      improves only the plan that decides the limit. The next step starts from the other plans as
 //      they are.
 //   3. The limit. The user gives it, or the recipe picks the fewest changes that keep most of the
-//      saving with no slowdown: 98 %, or 95 % if plans do not count what a change costs (KeptShare). (If the plan with no slowdown saves nothing, the asked target with
-//      the least time decides.) Why a limit: a plan with a clock for each instruction changes a
-//      clock up to hundreds of times a second. Each change stops a real GPU for 0.1 ms, and no GPU
-//      follows them all. So a picked limit stays within the rate of the hardware facts, or within
+//      saving with no slowdown: 98 %, or 95 % if plans do not count what a change costs
+//      (KeptShare). (If the plan with no slowdown saves nothing, the asked target with the least
+//      time decides.) Why a limit: a plan with a clock for each instruction changes a clock up to
+//      hundreds of times a second. Each change stops a real GPU for 0.1 ms, and no GPU follows them
+//      all. So a picked limit stays within the rate of the hardware facts, or within
 //      kAssumedChangesPerS. A search within the limit replaces each plan (few_switches.h). If this
 //      keeps less than this part of the saving of another target, that target gets more changes
 //      (RaiseLimits). For a given limit, the search goes through all smaller limits first,
@@ -57,10 +58,10 @@ namespace perseus::recipe {
 struct ChangeRules {
   enum class Limit {
     kPickShortly,  // kPick with a shorter search.
-    kPick,         // The fewest changes an iteration that keep KeptShare of the saving, and that GPUs
-                   // can follow.
-    kGiven,        // `most_changes`.
-    kNone,         // Only `changes_per_s`, or a clock for each instruction.
+    kPick,   // The fewest changes an iteration that keep KeptShare of the saving, and that GPUs
+             // can follow.
+    kGiven,  // `most_changes`.
+    kNone,   // Only `changes_per_s`, or a clock for each instruction.
   };
   Limit limit = Limit::kPickShortly;
   int most_changes = 0;        // kGiven only: in an iteration.

@@ -35,8 +35,8 @@ struct SwitchTradeoff {
 };
 
 // Computes plans for the limits 0, 2, 3, 4, 6, 8, 12 and 16. `unlimited` is the plan without a
-// limit. If no limit keeps KeptShare of its saving, also computes plans for 24, 32 and 48. Leaves these
-// out if the bound for 48 shows that they cannot keep it either, unless `unlimited` has more
+// limit. If no limit keeps KeptShare of its saving, also computes plans for 24, 32 and 48. Leaves
+// these out if the bound for 48 shows that they cannot keep it either, unless `unlimited` has more
 // changes than `most_changes_per_s`. If a plan with a limit is better, it replaces `unlimited`.
 // `bounds` are the result of BoundTradeoff, or empty.
 Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
@@ -69,8 +69,8 @@ struct PickedLimit {
 };
 
 // Picks a limit that GPUs can follow: at most `most_changes_per_s`. Of the plans within this rate,
-// one saves the most. Returns the smallest limit that keeps KeptShare of this saving. Returns nullopt if
-// only the plan without a limit does.
+// one saves the most. Returns the smallest limit that keeps KeptShare of this saving. Returns
+// nullopt if only the plan without a limit does.
 PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeoff,
                       double most_changes_per_s);
 

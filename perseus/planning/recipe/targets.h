@@ -24,8 +24,8 @@ namespace perseus::recipe {
 // planning fails. Any other target is left out in this case.
 //
 // A better plan may replace only plans of targets of the same group or a later group. (The first
-// three groups count as one, but a loose target gives no plan to others.) So the plans of asked targets do not depend on whether an interface
-// shows a table.
+// three groups count as one, but a loose target gives no plan to others.) So the plans of asked
+// targets do not depend on whether an interface shows a table.
 enum class Group {
   kAsked,
   kLoose,  // Asked, and permits at least the time of least energy (TakePlanOfLeastEnergy).
@@ -78,9 +78,9 @@ std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
                                         std::optional<Nanoseconds> least_energy_time, Table table,
                                         int stops);
 
-// Gives the loose targets the plan of least energy, unless it is too slow for them. So they have the
-// same plan, also in different runs: the results of a search for each of them would differ by 0.01
-// to 0.2 %, and more time could need more energy.
+// Gives the loose targets the plan of least energy, unless it is too slow for them. So they have
+// the same plan, also in different runs: the results of a search for each of them would differ by
+// 0.01 to 0.2 %, and more time could need more energy.
 void TakePlanOfLeastEnergy(std::vector<PlannedTarget>& planned);
 
 // The default number of stops: at most 10, and fewer for large jobs, so that planning does not take
