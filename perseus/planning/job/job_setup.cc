@@ -42,6 +42,13 @@ Result<Job> ReadJobFile(const std::string& path) {
   return job;
 }
 
+// If the power of a waiting GPU is given, all pp_ranks wait at this power.
+void UseOnePower(const std::optional<double>& given_w, schedule::PipelineModel& model) {
+  if (!given_w) return;
+  model.blocking_power_w = *given_w;
+  model.has_power_of_stages = false;
+}
+
 // `described` is a Job or a PlannedJob.
 template <typename Described>
 void OverrideModel(Described& described, const JobSettings& settings) {
@@ -50,7 +57,7 @@ void OverrideModel(Described& described, const JobSettings& settings) {
     if (seconds) time = ToNanoseconds(*seconds);
   };
   model.gpus_per_stage = settings.gpus_per_stage.value_or(model.gpus_per_stage);
-  model.blocking_power_w = settings.blocking_power_w.value_or(model.blocking_power_w);
+  UseOnePower(settings.blocking_power_w, model);
   override_time(model.fixed.p2p, settings.p2p_s);
   override_time(model.fixed.load.time, settings.load_s);
   override_time(model.fixed.all_reduce.time, settings.all_reduce_s);
@@ -305,11 +312,22 @@ Result<void> CheckComplete(const DescribedJob& described) {
   return {};
 }
 
-// The profile may have a blocking power for each stage. Then plans count with their mean
-// (instruction_graph.h).
-Result<double> BlockingPowerOf(const DescribedJob& described, const profile::Profile& profile) {
-  if (described.blocking_power_w) return *described.blocking_power_w;
-  if (const auto mean_w = profile.mean_blocking_power_w()) return *mean_w;
+// Makes the model use the blocking powers of the profile: one for each stage.
+void UsePowerOfStages(const profile::Profile& profile, schedule::PipelineModel& model) {
+  model.has_power_of_stages = true;
+  model.blocking_power_w = profile.mean_blocking_power_w().value_or(model.blocking_power_w);
+}
+
+Result<void> SetBlockingPower(const DescribedJob& described, const profile::Profile& profile,
+                              schedule::PipelineModel& model) {
+  if (described.blocking_power_w) {
+    UseOnePower(described.blocking_power_w, model);
+    return {};
+  }
+  if (profile.mean_blocking_power_w()) {
+    UsePowerOfStages(profile, model);
+    return {};
+  }
   return Fail(
       "the blocking power is missing (add `blocking_power_w`, or `facts` with a measured one: the "
       "power that one GPU draws while it waits, in watts; with 0, waiting uses no energy)");
@@ -341,8 +359,8 @@ Result<UnscheduledJob> Unscheduled(const DescribedJob& described, const JobSetti
                              .memory = std::move(memory),
                              .placement = placement,
                              .changes = settings.changes};
-  PERSEUS_ASSIGN_OR_RETURN(unscheduled.planned.model.blocking_power_w,
-                           BlockingPowerOf(described, unscheduled.profile));
+  PERSEUS_RETURN_IF_ERROR(
+      SetBlockingPower(described, unscheduled.profile, unscheduled.planned.model));
   unscheduled.model = plan::ModelOf(unscheduled.planned);
   return unscheduled;
 }
@@ -473,7 +491,7 @@ Result<LoadedJob> LoadJob(const JobSettings& settings,
   }
   PERSEUS_RETURN_IF_ERROR(CheckComplete(described));
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, settings));
-  PERSEUS_ASSIGN_OR_RETURN(planned.model.blocking_power_w, BlockingPowerOf(described, profile));
+  PERSEUS_RETURN_IF_ERROR(SetBlockingPower(described, profile, planned.model));
   PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, settings, profile.pp_ranks()));
   planned.schedule = std::move(schedule);
   return WithFacts(LayOut(std::move(planned), profile), described.facts, settings.changes,
@@ -568,7 +586,7 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_vi
   if (settings.blocking_power_w || planned.IsGeneralGraph()) facts.blocking_power_w.reset();
   planned.switch_latency = facts.switch_latency.value_or(planned.switch_latency);
   if (facts.switch_stall) planned.switch_cost = {.stall = *facts.switch_stall, .energy_j = 0};
-  planned.model.blocking_power_w = facts.blocking_power_w.value_or(planned.model.blocking_power_w);
+  UseOnePower(facts.blocking_power_w, planned.model);
   OverrideModel(planned, settings);
   if (planned.IsGeneralGraph()) {
     PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(settings, Job()));
@@ -581,6 +599,7 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_vi
   }
   if (!settings.profile.empty()) planned.profile = settings.profile;
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, settings));
+  if (planned.model.has_power_of_stages) UsePowerOfStages(profile, planned.model);
   auto job = LayOut(std::move(planned), profile);
   if (!job) return Fail(job, InFile(plan_path));
   return WithFacts(std::move(job), facts);

@@ -71,7 +71,11 @@ class PipelineGraphBuilder {
           "without interleaving, or choose a schedule with {} chunks)",
           profile_.name(), profile_.chunks(), schedule_.name, chunks, profile_.chunks());
     }
-    if (HasStagesOfModel() && profile_.mean_blocking_power_w() == model_.blocking_power_w) {
+    if (model_.has_power_of_stages && !profile_.mean_blocking_power_w()) {
+      return Fail("{} has no blocking power for each stage (add the column blocking_power)",
+                  profile_.name());
+    }
+    if (model_.has_power_of_stages && HasStagesOfModel()) {
       return Fail(
           "{} has a blocking power for each stage, but schedule {} runs several stages on a "
           "pp_rank "
@@ -86,9 +90,9 @@ class PipelineGraphBuilder {
 
   // The blocking power of the pp_rank above the mean of all pp_ranks. 0 if they have one.
   double AboveMeanW(int pp_rank) const {
-    const std::optional<double> mean_w = profile_.mean_blocking_power_w();
-    if (!mean_w || *mean_w != model_.blocking_power_w) return 0;
-    return profile_.blocking_powers_w()[static_cast<std::size_t>(pp_rank)] - *mean_w;
+    if (!model_.has_power_of_stages) return 0;
+    return profile_.blocking_powers_w()[static_cast<std::size_t>(pp_rank)] -
+           model_.blocking_power_w;
   }
 
   // Whether the pp_ranks run several stages, and the profile numbers the stages as the schedule
