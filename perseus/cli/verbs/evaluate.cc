@@ -11,6 +11,7 @@
 #include "perseus/cli/flags/noise_flags.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/named_plans.h"
+#include "perseus/cli/verbs/summary_file.h"
 #include "perseus/cli/verbs/switches.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/plan/evaluation.h"
@@ -64,7 +65,9 @@ Result<std::optional<UnderNoise>> EvaluateNoise(const LoadedPlan& plan, const No
 
 Result<LoadedPlan> LoadPlan(const EvaluateFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto file, ReadPlan(flags.plan));
-  PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadPlannedJob(file, flags.plan, flags.job));
+  plan_file::PlanFile found = file;
+  found.job.profile = ProfileOfPlan(file, flags.plan);
+  PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadPlannedJob(found, flags.plan, flags.job));
   PERSEUS_ASSIGN_OR_RETURN(auto options, plan_file::FindOptions(file, job.graph, flags.plan));
   return LoadedPlan{std::move(job), std::move(options), std::move(file)};
 }

@@ -225,7 +225,7 @@ Result<void> RunPlan(const Streams& streams, PlanFlags flags) {
   std::vector<std::string> names;
   for (const ResultFile& file : files) names.push_back(file.name);
   const std::vector<std::string> left_plans = results.LeftPlans(names);
-  const std::string summary = FormatSummary(outcome, names, left_plans);
+  const std::string summary = FormatSummary(outcome, flags.directory, names, left_plans);
   if (!flags.directory.empty()) {
     files.push_back({std::string(kPlanResults.summary), summary});
     PERSEUS_RETURN_IF_ERROR(results.Stage(files));

@@ -553,32 +553,17 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobSettings& settings) {
   return UnprofiledJob{std::move(planned), described.facts, job.most_switches};
 }
 
-std::string ProfileOfPlan(const plan_file::PlanFile& plan, std::string_view plan_path) {
-  namespace fs = std::filesystem;
-  const fs::path& path = plan.job.profile;
-  std::error_code error;
-  if (path.is_absolute() || fs::exists(path, error)) return plan.job.profile;
-  fs::path directory = fs::absolute(fs::path(plan_path), error).parent_path();
-  for (; directory.has_relative_path(); directory = directory.parent_path()) {
-    if (fs::is_regular_file(directory / path, error)) return (directory / path).string();
-  }
-  return plan.job.profile;
-}
-
 Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_view plan_path,
                                  const JobSettings& settings) {
-  // The file may be elsewhere now than when the plan was made.
   const bool is_graph = plan.job.IsGeneralGraph();
-  const std::string profile_path = ProfileOfPlan(plan, plan_path);
   std::error_code error;
   if ((is_graph ? settings.graph : settings.profile).empty() && !settings.profile_text &&
-      !std::filesystem::exists(profile_path, error)) {
+      !std::filesystem::exists(plan.job.profile, error)) {
     return FailAs(ErrorKind::kFile, InFile(plan_path),
                   "its {} {} does not exist (give its path with `{}`)",
                   is_graph ? "graph" : "profile", plan.job.profile, is_graph ? "graph" : "profile");
   }
   plan_file::PlannedJob planned = plan.job;
-  planned.profile = profile_path;
   PERSEUS_RETURN_IF_ERROR(CheckRanges(settings));
   PERSEUS_ASSIGN_OR_RETURN(auto facts, ReadFacts(settings.facts));
   if (settings.switch_latency_ms) facts.switch_latency.reset();
