@@ -211,6 +211,23 @@ class PipelineGraphBuilder {
                        ranks);
   }
 
+  // A profile often has full backwards and the schedule needs split ones, or the other way round.
+  std::string_view MissingKindRemedy(int pp_rank, int chunk, InstructionKind kind) const {
+    using enum InstructionKind;
+    const auto has = [&](InstructionKind other) {
+      return profile_.Find(pp_rank, chunk, other) != nullptr;
+    };
+    if (kind == kBackward && has(kBackwardInput) && has(kBackwardWeight)) {
+      return "the profile has split backwards: choose a schedule with them, such as zb-h1, or "
+             "profile full backwards, too";
+    }
+    if ((kind == kBackwardInput || kind == kBackwardWeight) && has(kBackward)) {
+      return "the profile has full backwards: choose a schedule with them, such as 1f1b, or "
+             "profile backward_input and backward_weight, too";
+    }
+    return "profile it, or choose a schedule without it";
+  }
+
   tl::unexpected<Error> FailWithMissingEntry(int pp_rank, int chunk, InstructionKind kind) const {
     const std::string missing = OptionSetName(pp_rank, chunk, kind);
     if (chunk >= profile_.chunks() && !HasStagesOfModel()) {
@@ -223,10 +240,8 @@ class PipelineGraphBuilder {
                                  : fmt::format("only {} chunks", profile_.chunks()),
           ModelStagesRemedy());
     }
-    return Fail(InFile(profile_.name()),
-                "{} is missing, which schedule {} runs (profile it, or choose a schedule "
-                "without it)",
-                missing, schedule_.name);
+    return Fail(InFile(profile_.name()), "{} is missing, which schedule {} runs ({})", missing,
+                schedule_.name, MissingKindRemedy(pp_rank, chunk, kind));
   }
 
   void AddDataDependencies() {
