@@ -544,10 +544,15 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobSettings& settings) {
         "with perseus schedule search PROFILE.csv -o DIR, and give it as `schedule_file`)");
   }
   PERSEUS_RETURN_IF_ERROR(RefuseSearchSettings(settings));
-  if (job.schedule.pp_ranks == 0 && job.schedule_path.empty()) {
+  int pp_ranks = job.schedule.pp_ranks;
+  if (pp_ranks == 0 && !settings.profile.empty()) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(settings.profile, settings));
+    pp_ranks = profile.pp_ranks();
+  }
+  if (pp_ranks == 0 && job.schedule_path.empty()) {
     return Fail("the number of pp_ranks is missing (add `pp_ranks = 8`, for example)");
   }
-  PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, settings, job.schedule.pp_ranks));
+  PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, settings, pp_ranks));
   plan_file::PlannedJob planned = Planned(job);
   planned.schedule = std::move(schedule);
   return UnprofiledJob{std::move(planned), described.facts, job.most_switches};

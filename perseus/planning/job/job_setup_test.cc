@@ -192,6 +192,14 @@ TEST_F(FactsOfAJob, AJobWithoutProfileKnowsTheirGpu) {
   EXPECT_EQ(LoadUnprofiledJob(flags_)->facts.gpu_name, "");
 }
 
+TEST_F(FactsOfAJob, ItsProfileGivesTheNumberOfPpRanks) {
+  flags_.pp_ranks.reset();
+  EXPECT_EQ(LoadUnprofiledJob(flags_)->planned.schedule.pp_ranks.size(), 8U);
+  flags_.profile.clear();
+  EXPECT_THAT(LoadUnprofiledJob(flags_).error().Message(),
+              HasSubstr("the number of pp_ranks is missing"));
+}
+
 // The file of a graph has the power of its resources. Here it has none.
 TEST_F(FactsOfAJob, OfAGraphTheyDoNotGiveTheBlockingPower) {
   JobSettings flags;
