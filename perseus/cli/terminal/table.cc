@@ -120,4 +120,9 @@ std::string FormatQuantity(double value, std::string_view unit) {
   return fmt::format("{} {}", FormatQuantity(value), unit);
 }
 
+std::string FormatGib(std::int64_t bytes) {
+  constexpr double kBytesPerGib = 1 << 30;
+  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / kBytesPerGib);
+}
+
 }  // namespace perseus::cli

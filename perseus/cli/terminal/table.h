@@ -1,6 +1,7 @@
-// Formats text in columns. The first column is aligned to the left, the others to the right.
+// Formats text for a terminal: tables, and sentences in lines of the same width.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,5 +28,7 @@ inline constexpr std::size_t kTableColumns = 80;
 std::string FormatQuantity(double value);
 // The same with the unit: "58321.4 J".
 std::string FormatQuantity(double value, std::string_view unit);
+// Memory: "12.35 GiB".
+std::string FormatGib(std::int64_t bytes);
 
 }  // namespace perseus::cli

@@ -27,7 +27,6 @@ namespace perseus::cli {
 namespace {
 
 using nlohmann::ordered_json;
-using schedule_search::kBytesPerGib;
 using schedule_search::Tradeoff;
 using schedule_search::TradeoffRow;
 
@@ -108,8 +107,7 @@ std::vector<std::string> RowCells(const Tradeoff& tradeoff, const std::string& n
                                   const TradeoffRow& row) {
   std::vector<std::string> cells{name, schedule_search::FormatInFlight(row.candidate.in_flight)};
   if (!tradeoff.activations.empty()) {
-    const auto bytes = static_cast<double>(schedule_search::MostBytes(tradeoff, row));
-    cells.push_back(fmt::format("{:.2f} GiB", bytes / kBytesPerGib));
+    cells.push_back(FormatGib(schedule_search::MostBytes(tradeoff, row)));
   }
   cells.insert(cells.end(), {FormatPercent(row.saving), MostSavingText(tradeoff, row),
                              FormatQuantity(ToSeconds(row.candidate.time_at_maximum), "s"),

@@ -272,6 +272,7 @@ Result<LoadedJob> LayOut(plan_file::PlannedJob planned, const profile::Profile& 
   job.model = plan::ModelOf(job.planned);
   job.noise = profile.noise();
   job.profile_doubt = profile.doubt();
+  job.activations = ActivationsOf(profile, job.planned.schedule);
   return job;
 }
 
@@ -373,6 +374,7 @@ Result<LoadedJob> LayOutAuto(UnscheduledJob job, const schedule_search::SearchEf
   auto loaded = WithFacts(LayOut(std::move(job.planned), job.profile), job.facts, job.changes,
                           job.most_switches);
   if (!loaded) return loaded;
+  if (!job.memory.bytes.activations.empty()) loaded->activations = job.memory.bytes.activations;
   found.profile = std::move(job.profile);
   loaded->auto_schedule = std::move(found);
   return loaded;

@@ -89,6 +89,8 @@ struct LoadedJob {
   std::optional<AutoSchedule> auto_schedule = {};  // Only for kAutoSchedule.
   std::optional<profile::TimeNoise> noise = {};    // The noise in the profile.
   std::string profile_doubt = {};                  // The warning of the profile (Profile::doubt).
+  // [stage] The bytes of activations of one microbatch. Empty if they are unknown.
+  std::vector<std::int64_t> activations = {};
 
   int gpus() const;  // The GPUs of one pipeline.
   // Returns the wishes (recipe.h) for this target, with the rules and the noise of this job. If no
