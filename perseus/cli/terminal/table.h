@@ -8,6 +8,8 @@
 
 namespace perseus::cli {
 
+// Formats text in columns. The first column is aligned to the left, the others to the right.
+//
 // Fits into kTableColumns, so that no terminal and no document wraps its rows. If the rows are
 // wider, the cells of a row with a long label begin on the line below the label. If this is not
 // enough, the table continues below with its further columns. Only a wide cell is wider.
@@ -23,6 +25,10 @@ class Table {
   std::vector<std::vector<std::string>> rows_;  // The first row is the header.
 };
 inline constexpr std::size_t kTableColumns = 80;
+
+// Breaks the lines of `text` at blanks, so that they fit into kTableColumns. A wider word, such as
+// a path, has a line of its own.
+std::string Wrapped(std::string_view text);
 
 // Formats a number with at least six significant digits: "0.0512341", "58321.4".
 std::string FormatQuantity(double value);

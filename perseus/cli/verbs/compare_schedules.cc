@@ -223,8 +223,9 @@ Result<void> CompareSchedules(const Streams& streams, const ScheduleComparisonFl
     PERSEUS_ASSIGN_OR_RETURN(const auto data, ReportData(all, std::move(overlays)));
     PERSEUS_RETURN_IF_ERROR(WriteFigures(flags.figures, data));
   }
-  return streams.Print(flags.as_json ? FormatJson(all)
-                                     : FormatTable(all) + job::Describe(all.front().job.facts));
+  return streams.Print(flags.as_json
+                           ? FormatJson(all)
+                           : FormatTable(all) + Wrapped(job::Describe(all.front().job.facts)));
 }
 
 }  // namespace perseus::cli

@@ -131,7 +131,7 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
                 FormatPercent(ToSeconds(evaluation.time) / ToSeconds(baseline.time) - 1),
                 FormatQuantity(evaluation.average_power_w(), "W"),
                 FormatSwitches(SwitchesPerGpu(evaluation))});
-  std::string text = table.Format() + kSwitchesNote;
+  std::string text;
   if (noisy) {
     text += fmt::format(
         "\nUnder noise, the mean iteration takes {:+.3f} ± {:.3f} % more time than at maximum "
@@ -152,7 +152,7 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
         "the switch latency or the job differs from that of the plan, or the plan was edited.\n",
         time.first, energy.first, time.second, energy.second);
   }
-  return text;
+  return table.Format() + kSwitchesNote + Wrapped(text);
 }
 
 // Whether the flags describe a different job than the job for which the plan was made.

@@ -127,7 +127,7 @@ std::string FormatTradeoff(const Tradeoff& tradeoff) {
   if (tradeoff.fitting) table.AddRow(RowCells(tradeoff, "fits", *tradeoff.fitting));
   return fmt::format("{} at maximum frequency: {} s, {} J\n\n{}{}\n{}", reference.schedule.name,
                      FormatQuantity(ToSeconds(reference.time)), FormatQuantity(reference.energy_j),
-                     table.Format(), kSwitchesNote, schedule_search::Conclude(tradeoff));
+                     table.Format(), kSwitchesNote, Wrapped(schedule_search::Conclude(tradeoff)));
 }
 
 ordered_json RowJson(const TradeoffRow& row) {
@@ -221,12 +221,12 @@ Result<Tradeoff> ComputeInteractively(const Streams& streams, const schedule_sea
 std::string FormatSearchAnswer(const SearchFlags& flags, const job::UnscheduledJob& job,
                                const Tradeoff& tradeoff) {
   if (flags.as_json) return JsonText(SearchJson(tradeoff, job.memory), 2) + "\n";
-  std::string text = FormatTradeoff(tradeoff) + job::Describe(job.facts);
+  std::string text = job::Describe(job.facts);
   if (!job.memory.source.empty()) text += job.memory.source + "\n";
   if (tradeoff.was_interrupted) {
     text += "Stopped early: a whole run may find better schedules, and shows more memory.\n";
   }
-  return text;
+  return FormatTradeoff(tradeoff) + Wrapped(text);
 }
 
 // Formats the text that the verb prints when the files are in their places.

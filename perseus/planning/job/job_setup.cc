@@ -445,8 +445,7 @@ std::string Describe(const UsedFacts& facts) {
                                      : fmt::format("{}", fmt::join(given, ", ")));
   }
   if (!assumed.empty()) {
-    text +=
-        fmt::format("assumed, because no hardware facts give them: {}\n", fmt::join(assumed, ", "));
+    text += fmt::format("assumed without facts: {}\n", fmt::join(assumed, ", "));
   }
   return text;
 }

@@ -149,8 +149,7 @@ TEST_F(FactsOfAJob, WhatNothingGivesIsAssumed) {
   EXPECT_EQ(Load().planned.switch_latency, hardware_facts::kAssumedSwitchLatency);
   EXPECT_EQ(Load().planned.switch_cost.stall, hardware_facts::kAssumedSwitchStall);
   EXPECT_EQ(Describe(Load().facts),
-            "assumed, because no hardware facts give them: the switch latency (15 ms), the switch "
-            "cost (0.11 ms)\n");
+            "assumed without facts: the switch latency (15 ms), the switch cost (0.11 ms)\n");
   flags_.switch_latency_ms = 0;
   EXPECT_EQ(Load().planned.switch_latency, 0);
   WriteJobFile("switch_energy_j = 2\n");
