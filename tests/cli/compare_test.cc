@@ -125,9 +125,8 @@ TEST_F(CompareSchedulesTest, DrawsOneFrontierAndAllTimelines) {
 }
 
 TEST_F(CompareSchedulesTest, RefusesToInterleaveOneChunk) {
-  const Outcome outcome = Run(job_ + "--schedule 1f1b --schedule interleaved-1f1b");
-  EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("needs several chunks on each pp_rank"));
+  ExpectComplaint(Run(job_ + "--schedule 1f1b --schedule interleaved-1f1b"), 2,
+                  "needs several chunks on each pp_rank");
   ExpectComplaint(Run(job_ + "--schedule 1f1b --schedule gpipe --straggler 20"), 2,
                   "--straggler and --unit compare policies");
 }

@@ -12,6 +12,7 @@
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/plan_text.h"
 #include "perseus/cli/verbs/switches.h"
+#include "perseus/planning/job/plausibility.h"
 #include "perseus/planning/recipe/recipe.h"
 #include "perseus/planning/report/report.h"
 #include "perseus/planning/schedule/schedule.h"
@@ -73,12 +74,8 @@ Result<std::vector<std::int64_t>> ActivationBytesOf(const job::MemorySettings& g
   return schedule::PeakActivations(schedule, of_stage);
 }
 
-// With one chunk on each pp_rank, an interleaved schedule is 1F1B with more memory, so its saving
-// would say nothing about interleaving.
 Result<void> RefuseWithoutChunks(const job::LoadedJob& job, const std::string& name) {
-  const schedule::Schedule& schedule = job.planned.schedule;
-  const bool has_chunks = schedule.pp_rank_of_stage.size() > schedule.pp_ranks.size();
-  if (has_chunks || !name.starts_with("interleaved")) return {};
+  if (!job::InterleavesNothing(job.planned.schedule)) return {};
   return Fail(
       "schedule {} needs several chunks on each pp_rank, but the profile has one (profile every "
       "chunk, and write the column chunk)",
@@ -88,8 +85,9 @@ Result<void> RefuseWithoutChunks(const job::LoadedJob& job, const std::string& n
 Result<Compared> PlanSchedule(const Streams& streams, const ScheduleComparisonFlags& flags,
                               const std::string& name, Nanoseconds time) {
   const job::JobSettings settings = SettingsWith(flags.job, name);
-  PERSEUS_ASSIGN_OR_RETURN(auto job, LoadJobToPlan(streams, settings));
+  PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadJob(settings));
   PERSEUS_RETURN_IF_ERROR(RefuseWithoutChunks(job, name));
+  PERSEUS_RETURN_IF_ERROR(WarnIfImplausible(streams, job));
   PERSEUS_ASSIGN_OR_RETURN(auto planner, plan::Planner::Create(job.graph, job.model));
   plan::Target target{.kind = plan::Target::Kind::kSlowdown};
   if (time > planner.baseline().time) {
