@@ -166,11 +166,12 @@ build() {
   ninja -C "$directory" -j "$(nproc)" "${quiet[@]}" "$@"
 }
 
-# make_bare_debian ROOT makes a bare Debian 12 in the directory ROOT. The system has a shell and
+# make_bare_debian ROOT [SUITE] makes a bare Debian in the directory ROOT: Debian 12, or another
+# suite, such as trixie, from the same archive. The system has a shell and
 # apt, with the mirror, keys and proxies of this machine's apt. It first deletes the directory.
 # Needs root.
 make_bare_debian() {
-  local root=$1 mirror item
+  local root=$1 suite=${2:-bookworm} mirror item script=()
   [[ $(id -u) -eq 0 ]] || die "needs root, for chroot (sudo scripts/$(basename "$0"))"
   install_packages debootstrap || exit 1
   # shellcheck disable=SC2016  # apt expands $(RELEASE) and $(REPO_URI).
@@ -178,10 +179,13 @@ make_bare_debian() {
     awk '$1 == "bookworm" && !found { print $2; found = 1 }')
   [[ -n $mirror ]] || die "this machine's apt sources name no archive of bookworm (Debian 12)"
 
-  say "making a bare Debian 12 in $root"
+  # Debian 12 does not know the suites after it, but they are made as sid is.
+  [[ -e /usr/share/debootstrap/scripts/$suite ]] || script=(sid)
+
+  say "making a bare Debian ($suite) in $root"
   rm -rf --one-file-system "$root"
   mkdir -p "$root"
-  debootstrap --variant=minbase bookworm "$root" "$mirror" >"$root.log" 2>&1 ||
+  debootstrap --variant=minbase "$suite" "$root" "$mirror" "${script[@]}" >"$root.log" 2>&1 ||
     die "debootstrap failed: $(tail -1 "$root.log") (all of its output is in $root.log)"
 
   # Copies only the settings of this machine that apt needs to reach the same archive.

@@ -55,7 +55,7 @@ TEST_F(AgentProgramTest, ListsItsGpusAndEndsWithSigterm) {
   EXPECT_EQ(listing.at("gpus").at(0).at("lease"), "");
   const std::string table = RunWell(std::string("gpu list") + kWhere);
   EXPECT_THAT(table, ContainsRegex("GPU-virtual-box-1 +free"));
-  ExpectNarrowTables(table, 1);
+  ExpectNarrowOutput(table, 1);
   EXPECT_TRUE(StopAgent());
   EXPECT_THAT(Read("log"), HasSubstr("all GPUs are restored"));
 }

@@ -11,6 +11,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class CompareTest : public CommandTest {};
 
@@ -80,6 +81,28 @@ TEST_F(CompareSchedulesTest, HasOneBaselineAndTheMemory) {
   EXPECT_THAT(RunWell(job_ + "--schedule 1f1b --schedule gpipe"), HasSubstr("  8 8 8 8\n"));
 }
 
+TEST_F(CompareSchedulesTest, TheSchedulesMayBeAList) {
+  EXPECT_EQ(RunWell(job_ + "--schedule 1f1b,gpipe"),
+            RunWell(job_ + "--schedule 1f1b --schedule gpipe"));
+}
+
+TEST_F(CompareSchedulesTest, ShowsTheBytesOfActivations) {
+  const std::string compare = job_ + "--schedule 1f1b --schedule gpipe ";
+  EXPECT_THAT(RunWell(compare), Not(HasSubstr("GiB")));
+  const std::string given = compare + "--activation-memory 512 ";
+  EXPECT_THAT(RunWell(given),
+              AllOf(HasSubstr(" 4 3 2 1  2.00 GiB\n"), HasSubstr(" 8 8 8 8  4.00 GiB\n")));
+  const auto comparison = RunJson(given + "--json");
+  EXPECT_EQ(comparison["schedules"][0]["activation_bytes"].dump(),
+            "[2147483648,1610612736,1073741824,536870912]");
+  ExpectComplaint(Run(compare + "--activation-memory 512,512"), 2, "--activation-memory");
+
+  RunWell("synth --model gpt3-xl --gpu a100-pcie --stages 4 -o model.csv");
+  EXPECT_THAT(RunWell("compare model.csv --microbatches 8 --blocking-power 60 --schedule 1f1b "
+                      "--schedule gpipe"),
+              HasSubstr("most: activations on the GPU that holds most"));
+}
+
 TEST_F(CompareSchedulesTest, PlansTheFirstScheduleAsThePlanVerbDoes) {
   const auto comparison = RunJson(job_ + "--schedule 1f1b --schedule gpipe --json");
   const auto plan =
@@ -102,9 +125,8 @@ TEST_F(CompareSchedulesTest, DrawsOneFrontierAndAllTimelines) {
 }
 
 TEST_F(CompareSchedulesTest, RefusesToInterleaveOneChunk) {
-  const Outcome outcome = Run(job_ + "--schedule 1f1b --schedule interleaved-1f1b");
-  EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("needs several chunks on each pp_rank"));
+  ExpectComplaint(Run(job_ + "--schedule 1f1b --schedule interleaved-1f1b"), 2,
+                  "needs several chunks on each pp_rank");
   ExpectComplaint(Run(job_ + "--schedule 1f1b --schedule gpipe --straggler 20"), 2,
                   "--straggler and --unit compare policies");
 }

@@ -62,6 +62,32 @@ TEST_F(EvaluateVerbTest, AnyDirectoryWillDo) {
               HasSubstr("The plan file has the same time and energy as this evaluation."));
 }
 
+// Other files with this name, in the working directory and above the plan, are no profiles of the
+// plan.
+TEST_F(EvaluateVerbTest, NoOtherProfileReplacesTheOneOfTheRun) {
+  RunWell("synth --gpu a40 --stages 8 -o other.csv");
+  Write("runs/profile.csv", Read("other.csv"));
+  Write("elsewhere/profile.csv", Read("other.csv"));
+  RunWell(
+      "plan profile.csv --schedule 1f1b --microbatches 12 --blocking-power 84 --no-frontier -o "
+      "runs/one");
+  const std::string from_elsewhere = "--version; cd elsewhere; '" PERSEUS_PROGRAM "' ";
+  EXPECT_THAT(RunWell(from_elsewhere + "evaluate ../runs/one/plans/no-slowdown.json"),
+              HasSubstr("The plan file has the same time and energy as this evaluation."));
+  RunWell(from_elsewhere + "report ../runs/one --figure timeline.svg");
+
+  // Without the run, a profile beside the plan counts, and then one in the working directory.
+  Write("copied/plan.json", Read("runs/one/plans/no-slowdown.json"));
+  RunWell("evaluate copied/plan.json");
+  Write("copied/profile.csv", Read("other.csv"));
+  EXPECT_EQ(Run("evaluate copied/plan.json").status, 2);
+  Write("above/copied/plan.json", Read("copied/plan.json"));
+  Write("above/profile.csv", Read("profile.csv"));
+  std::filesystem::remove(Directory() / "profile.csv");
+  ExpectComplaint(Run("evaluate above/copied/plan.json"), 2,
+                  "its profile profile.csv does not exist (give its path with --profile)");
+}
+
 TEST_F(EvaluateVerbTest, AProfileThatIsElsewhereNowIsGivenByAFlag) {
   Write("moved/profile.csv", Read("profile.csv"));
   std::filesystem::remove(Directory() / "profile.csv");

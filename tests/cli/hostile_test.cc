@@ -60,6 +60,7 @@ TEST_F(HostileTest, AMistakeInTheWordsIsNamed) {
       {"synth --output ''", "--output: the value is empty"},
       {"synth --seed -1", "\"-1\" is not a whole number from 0 to 1000000000000000000 (see"},
       {"synth --noise 9", "--noise: \"9\" is not a number from 0 to 0.3"},
+      {"synth --noise 0,1", "--noise: \"0,1\" has a comma (give one number, such as 0.1)"},
       {"synth --head nan", "--head: \"nan\" is not a number from 0 to 10"},
       {"gpu grant GPU-1 --uid nobody", "\"nobody\" is not a whole number from 0 to 4294967294"},
       {plan + "-o", "--output has no value: give it one (see perseus plan --help)"},

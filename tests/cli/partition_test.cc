@@ -20,7 +20,7 @@ constexpr const char* kFlags = " --stages 4 --microbatches 8 --blocking-power 70
 class PartitionTest : public CommandTest {};
 
 TEST_F(PartitionTest, ShowsTheSplitsAndHowManyItTried) {
-  EXPECT_THAT(RunWell("partition " + kLayers + kFlags),
+  EXPECT_THAT(OneLine(RunWell("partition " + kLayers + kFlags)),
               AllOf(HasSubstr("imbalance"), HasSubstr("balanced   0,8,14,20,27"),
                     HasSubstr("fastest    0,9,15,21,27"), HasSubstr("energy     0,9,15,21,27"),
                     HasSubstr("All 30 splits that may be as fast were tried")));

@@ -70,7 +70,7 @@ TEST_F(PlotTest, WithoutAFrontierAndWithFiles) {
   const std::string plan = std::string("plan profile.csv --no-frontier --effort 0") + kJob;
   EXPECT_THAT(Plot(plan), AllOf(HasSubstr("● plan"), Not(HasSubstr("bound"))));
   EXPECT_THAT(RunWell(plan + "-o out --plot"),
-              ContainsRegex("maximum frequency\n[34] files are in out\n"));
+              ContainsRegex("maximum frequency\n[34] files are in out"));
 }
 
 TEST_F(PlotTest, IsNotForPrograms) {

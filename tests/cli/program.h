@@ -81,8 +81,11 @@ class CommandTest : public ProgramTest {
   Outcome RunProcess(const std::string& arguments) const { return ProgramTest::Run(arguments); }
 };
 
-// Expects at least so many tables, and that each fits 80 columns.
-void ExpectNarrowTables(const std::string& out, int tables);
+// Puts the text into one line, for sentences that may begin anywhere in a line.
+std::string OneLine(std::string text);
+
+// Expects at least so many tables, and that all lines fit 80 columns.
+void ExpectNarrowOutput(const std::string& out, int tables);
 
 // Expects this exit status, no output, and one line on standard error that contains `about`.
 void ExpectComplaint(const Outcome& outcome, int status, const std::string& about);

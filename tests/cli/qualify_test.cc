@@ -50,8 +50,8 @@ TEST_F(QualifyVerbTest, WritesFactsThatAPlanReads) {
   EXPECT_THAT(Read("mine.toml"), AllOf(HasSubstr("gpu_count = 2\n"), HasSubstr("[[power]]"),
                                        Not(HasSubstr("[[switch]]"))));
   RunWell("synth --gpu a100 --stages 4 -o profile.csv");
-  EXPECT_THAT(RunWell("plan profile.csv --schedule 1f1b --microbatches 2 --blocking-power 70 "
-                      "--no-frontier --facts mine.toml"),
+  EXPECT_THAT(OneLine(RunWell("plan profile.csv --schedule 1f1b --microbatches 2 "
+                              "--blocking-power 70 --no-frontier --facts mine.toml")),
               HasSubstr("hardware facts: mine.toml gives no blocking power, switch latency or"));
 }
 
@@ -59,10 +59,10 @@ TEST_F(QualifyVerbTest, PlansNameTheFactsThatTheyUse) {
   Write("facts.toml", ReadFile(kFacts).value());
   RunWell("synth --gpu a100 --stages 4 -o profile.csv");
   const std::string plan = "plan profile.csv --schedule 1f1b --microbatches 2 --facts facts.toml ";
-  const std::string both = RunWell(plan + "-o out");
+  const std::string both = OneLine(RunWell(plan + "-o out"));
   EXPECT_THAT(both, AllOf(HasSubstr("hardware facts: facts.toml gives the blocking power ("),
                           HasSubstr(" W), the switch latency ("),
-                          HasSubstr(" ms), the switch cost (0.11 ms)\n")));
+                          HasSubstr(" ms), the switch cost (0.11 ms) ")));
   EXPECT_EQ(
       nlohmann::json::parse(Read("out/plans/no-slowdown.json"))["job"]["switch_cost"]["stall_s"],
       0.00011);

@@ -97,7 +97,7 @@ TEST_F(ReplayVerbTest, StatesTheStragglerSlowdownOfTheJobAndOfEachStep) {
                      step["without_host_delays_s"].get<double>() / step["ideal_s"].get<double>());
   }
   EXPECT_THAT(
-      RunWell("replay two.json --steps"),
+      OneLine(RunWell("replay two.json --steps")),
       AllOf(HasSubstr("straggler slowdown: 1.088 (a step takes 0.116000 s instead of "
                       "0.106625 s on average"),
             ContainsRegex("0\\.106625 s +1\\.229"), ContainsRegex("0\\.106625 s +0\\.947")));
@@ -129,7 +129,7 @@ TEST_F(ReplayVerbTest, AReplayThatDiffersFromTheRecordingFailsItsCheck) {
   std::vector<TracedEvent> events = TwoPipelines({.steps = 6, .slowness = {1, 1, 1, 1, 1.5, 1.5}});
   std::erase_if(events, [](const TracedEvent& event) { return event.dp_rank == 1; });
   Write("alone.json", FormatTimeline(events));
-  EXPECT_THAT(RunWell("replay alone.json"),
+  EXPECT_THAT(OneLine(RunWell("replay alone.json")),
               AllOf(HasSubstr("CHECK FAILED: the replayed times of 2 of 6 steps differ from the "
                               "recorded ones by more than 5 % (11, 12)"),
                     HasSubstr("are not reliable")));
@@ -164,7 +164,7 @@ TEST_F(ReplayVerbTest, AStepMayHaveAnyNumber) {
   replace_all("\"step\":7", "\"step\":-9223372036854775808");
   replace_all("\"step\":8", "\"step\":9223372036854775807");
   Write("extreme.json", text);
-  EXPECT_THAT(RunWell("replay extreme.json"),
+  EXPECT_THAT(OneLine(RunWell("replay extreme.json")),
               AllOf(HasSubstr("(-9223372036854775808 to 9223372036854775807)"),
                     HasSubstr("Some steps were not recorded")));
 }

@@ -101,20 +101,25 @@ TEST_F(SynthModelTest, WhatIsNotForAModelIsOneLine) {
   }
 }
 
-// The names of examples are the names that people choose for their measurements.
-TEST_F(SynthModelTest, AProfileThatSomebodyMeasuredIsNotOverwritten) {
+// The names of examples are the names that people choose for their measurements. A script may write
+// them in the very layout of this verb.
+TEST_F(SynthModelTest, NoOtherFileIsOverwritten) {
   RunWell("synth --gpu a100 --stages 2 -o profile.csv");
-  RunWell("synth --gpu a100 --stages 3 --noise 0.1 -o profile.csv");
-  RunWell("synth --model llama3-8b -o profile.csv");
-  RunWell("synth --gpu a40 --stages 2 --chunks 2 -o profile.csv");
+  RunWell("synth --gpu a100 --stages 2 -o profile.csv");
   const std::string measured =
-      "stage,instruction,frequency,time,energy\n0,forward,1410,0.05,24\n0,backward,1410,0.1,48\n";
+      "stage,instruction,frequency,time,energy\n0,forward,1410,0.049191747,24.123457\n"
+      "0,forward,1200,0.057812345,21.123457\n0,backward,1410,0.123456789,48.123457\n"
+      "0,backward,1200,0.143456789,44.123457\n";
   Write("profile.csv", measured);
   ExpectComplaint(Run("synth --gpu a100 --stages 2 -o profile.csv"), 2,
-                  "profile.csv: exists and was not written by perseus synth");
+                  "profile.csv: exists with other contents");
   EXPECT_EQ(Read("profile.csv"), measured);
-  Write("notes.txt", "mine");
-  ExpectComplaint(Run("synth --gpu a100 -o notes.txt"), 2, "notes.txt: exists");
+  Write("empty.csv", "\n");
+  RunWell("synth --gpu a100 --stages 2 -o empty.csv");
+  Write("mine/notes.txt", "mine");
+  ExpectComplaint(Run("synth --gpu a100 -o mine"), 2,
+                  "mine: is a directory (give a file, such as mine/profile.csv)");
+  EXPECT_THAT(Files("mine"), testing::ElementsAre("notes.txt"));
 }
 
 }  // namespace

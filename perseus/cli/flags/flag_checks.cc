@@ -75,6 +75,11 @@ CLI::Validator NumberIn(const NumberRange& range) {
       return fmt::format("{} is too small: write 0", Excerpt(text));
     }
     if (number && range.Holds(*number)) return {};
+    std::string with_point = text;
+    if (const auto comma = text.find(','); comma != text.npos) with_point[comma] = '.';
+    if (!number && FiniteNumber(with_point)) {
+      return fmt::format("{} has a comma (give one number, such as {})", Excerpt(text), with_point);
+    }
     return fmt::format("{} is not a number from {} to {}{}", Excerpt(text), range.least, range.most,
                        range.unit.empty() ? "" : fmt::format(" ({})", range.unit));
   };

@@ -126,8 +126,9 @@ void AddSchedulesFlag(CLI::App& verb, std::vector<std::string>& schedules) {
   CLI::Option* schedule = FlagAdder(verb, kGroup)
                               .Repeatable("--schedule", schedules, "NAME",
                                           "The order of instructions on each pp_rank; may be "
-                                          "repeated, to compare schedules",
-                                          OneOf(SchedulesToPlan(MaySearch::kYes)));
+                                          "repeated, or a list, to compare schedules",
+                                          OneOf(SchedulesToPlan(MaySearch::kYes)))
+                              ->delimiter(',');
   for (const char* other : {"--schedule-file", "--graph"}) {
     schedule->excludes(verb.get_option(other));
   }

@@ -18,7 +18,7 @@ constexpr std::size_t kGap = 2;  // Blanks between columns.
 constexpr std::size_t kWidestLabel = 40;
 
 // The number of characters. All bytes of a character but the first begin with the bits 10.
-std::size_t WidthOf(const std::string& text) {
+std::size_t WidthOf(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(
       text, [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }));
 }
@@ -108,6 +108,27 @@ std::string Table::Format() const {
   return text;
 }
 
+std::string Wrapped(std::string_view text) {
+  std::string wrapped;
+  std::size_t width = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of(" \n"), text.size());
+    const std::string_view word = text.substr(0, end);
+    // The blank before this word is already there.
+    if (width > 0 && width + WidthOf(word) > kTableColumns) {
+      wrapped.back() = '\n';
+      width = 0;
+    }
+    wrapped += word;
+    width += WidthOf(word);
+    if (end == text.size()) break;
+    wrapped += text[end];
+    width = text[end] == '\n' ? 0 : width + 1;
+    text.remove_prefix(end + 1);
+  }
+  return wrapped;
+}
+
 std::string FormatQuantity(double value) {
   // For a value below 0.1, this number is 0 or negative, because the zeros after the point do not
   // count as digits.
@@ -118,6 +139,11 @@ std::string FormatQuantity(double value) {
 
 std::string FormatQuantity(double value, std::string_view unit) {
   return fmt::format("{} {}", FormatQuantity(value), unit);
+}
+
+std::string FormatGib(std::int64_t bytes) {
+  constexpr double kBytesPerGib = 1 << 30;
+  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / kBytesPerGib);
 }
 
 }  // namespace perseus::cli

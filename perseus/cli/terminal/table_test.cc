@@ -41,6 +41,17 @@ TEST(TableTest, ContinuesBelowWithFurtherColumns) {
                                 rule + "\n" + label + "       2  " + std::string(29, ' ') + "3\n");
 }
 
+TEST(WrappedTest, BreaksLinesAtBlanks) {
+  const std::string line(kTableColumns, 'a');
+  EXPECT_EQ(Wrapped("one\n" + line + "\n  two\n\n"), "one\n" + line + "\n  two\n\n");
+  EXPECT_EQ(Wrapped("b " + line + " c d\n"), "b\n" + line + "\nc d\n");
+  EXPECT_EQ(Wrapped(line + "a b"), line + "a\nb");  // A path is not broken.
+  const std::string half(39, 'a');
+  EXPECT_EQ(Wrapped(half + " ±" + half + " b"), half + " ±" + half + "\nb");
+  EXPECT_EQ(Wrapped(half + " ± " + half + " b"), half + " ±\n" + half + " b");
+  EXPECT_EQ(Wrapped(""), "");
+}
+
 TEST(FormatQuantityTest, HasSixDigitsAndAUnit) {
   EXPECT_EQ(FormatQuantity(0.0512341), "0.0512341");
   EXPECT_EQ(FormatQuantity(58321.42, "J"), "58321.4 J");

@@ -151,7 +151,7 @@ std::string FormatTables(const plan::Planner& planner, const std::vector<Nanosec
   }
   for (const Outcome& outcome : outcomes) {
     if (!outcome.offered.note.empty()) {
-      text += fmt::format("\n{}: {}.\n", outcome.policy, outcome.offered.note);
+      text += Wrapped(fmt::format("\n{}: {}.\n", outcome.policy, outcome.offered.note));
     }
   }
   return text;
@@ -295,7 +295,7 @@ Result<void> RunCompare(const Streams& streams, const CompareFlags& flags) {
   return streams.Print(flags.as_json
                            ? FormatJson(planner, job.facts, times, flags.stragglers, outcomes)
                            : FormatTables(planner, times, flags.stragglers, outcomes) +
-                                 job::Describe(job.facts));
+                                 Wrapped(job::Describe(job.facts)));
 }
 
 }  // namespace

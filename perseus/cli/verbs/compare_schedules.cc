@@ -12,6 +12,7 @@
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/plan_text.h"
 #include "perseus/cli/verbs/switches.h"
+#include "perseus/planning/job/plausibility.h"
 #include "perseus/planning/recipe/recipe.h"
 #include "perseus/planning/report/report.h"
 #include "perseus/planning/schedule/schedule.h"
@@ -27,7 +28,8 @@ struct Compared {
   plan::Planner planner;
   plan::Frontier frontier;
   plan::Plan plan;
-  std::vector<std::int64_t> in_flight;  // [pp_rank]
+  std::vector<std::int64_t> in_flight;         // [pp_rank]
+  std::vector<std::int64_t> activation_bytes;  // [pp_rank] On one GPU. Empty if unknown.
 };
 
 // What every schedule is compared with: the first schedule at maximum frequency.
@@ -59,23 +61,33 @@ job::JobSettings SettingsWith(job::JobSettings settings, const std::string& sche
   return settings;
 }
 
-// With one chunk on each pp_rank, an interleaved schedule is 1F1B with more memory, so its saving
-// would say nothing about interleaving.
-Result<void> RefuseWithoutChunks(const job::LoadedJob& job, const std::string& name) {
+// Returns the most bytes of activations that a GPU of each pp_rank holds at a time.
+Result<std::vector<std::int64_t>> ActivationBytesOf(const job::MemorySettings& given,
+                                                    const job::LoadedJob& job) {
   const schedule::Schedule& schedule = job.planned.schedule;
-  const bool has_chunks = schedule.pp_rank_of_stage.size() > schedule.pp_ranks.size();
-  if (has_chunks || !name.starts_with("interleaved")) return {};
+  std::vector<std::int64_t> of_stage = job.activations;
+  if (!given.activation_mib.empty()) {
+    PERSEUS_ASSIGN_OR_RETURN(of_stage,
+                             job::GivenActivations(given.activation_mib, schedule.stages()));
+  }
+  if (of_stage.empty()) return of_stage;
+  return schedule::PeakActivations(schedule, of_stage);
+}
+
+Result<void> RefuseWithoutChunks(const job::LoadedJob& job, const std::string& name) {
+  if (!job::InterleavesNothing(job.planned.schedule)) return {};
   return Fail(
       "schedule {} needs several chunks on each pp_rank, but the profile has one (profile every "
       "chunk, and write the column chunk)",
       name);
 }
 
-Result<Compared> PlanSchedule(const Streams& streams, const job::JobSettings& settings,
-                              Nanoseconds time) {
-  const std::string& name = settings.schedule;
-  PERSEUS_ASSIGN_OR_RETURN(auto job, LoadJobToPlan(streams, settings));
+Result<Compared> PlanSchedule(const Streams& streams, const ScheduleComparisonFlags& flags,
+                              const std::string& name, Nanoseconds time) {
+  const job::JobSettings settings = SettingsWith(flags.job, name);
+  PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadJob(settings));
   PERSEUS_RETURN_IF_ERROR(RefuseWithoutChunks(job, name));
+  PERSEUS_RETURN_IF_ERROR(WarnIfImplausible(streams, job));
   PERSEUS_ASSIGN_OR_RETURN(auto planner, plan::Planner::Create(job.graph, job.model));
   plan::Target target{.kind = plan::Target::Kind::kSlowdown};
   if (time > planner.baseline().time) {
@@ -88,30 +100,41 @@ Result<Compared> PlanSchedule(const Streams& streams, const job::JobSettings& se
   if (!plans) return Fail(plans, "schedule " + name);
   plan::Plan plan = plans->targets.front().plan;
   auto in_flight = schedule::PeakInFlight(job.planned.schedule);
+  PERSEUS_ASSIGN_OR_RETURN(auto activation_bytes, ActivationBytesOf(flags.job.memory, job));
   return Compared{name,
                   std::move(job),
                   std::move(planner),
                   *std::move(plans->frontier),
                   std::move(plan),
-                  std::move(in_flight)};
+                  std::move(in_flight),
+                  std::move(activation_bytes)};
 }
 
 std::string FormatTable(const std::vector<Compared>& all) {
   const Baseline baseline = BaselineOf(all);
-  Table table({"schedule", "at maximum", "energy", "saving", "at most", "slowdown", "in flight"});
+  const bool has_bytes = !all.front().activation_bytes.empty();
+  std::vector<std::string> header{"schedule", "at maximum", "energy",   "saving",
+                                  "at most",  "slowdown",   "in flight"};
+  if (has_bytes) header.emplace_back("most");
+  Table table(std::move(header));
   for (const Compared& one : all) {
-    table.AddRow({one.name, FormatQuantity(ToSeconds(one.planner.baseline().time), "s"),
-                  FormatQuantity(one.plan.evaluation.energy_j, "J"),
-                  FormatPercent(baseline.Saving(one.plan.evaluation.energy_j)),
-                  FormatPercent(baseline.MostSaving(one)), FormatPercent(baseline.Slowdown(one)),
-                  schedule_search::FormatInFlight(one.in_flight)});
+    std::vector<std::string> row{one.name,
+                                 FormatQuantity(ToSeconds(one.planner.baseline().time), "s"),
+                                 FormatQuantity(one.plan.evaluation.energy_j, "J"),
+                                 FormatPercent(baseline.Saving(one.plan.evaluation.energy_j)),
+                                 FormatPercent(baseline.MostSaving(one)),
+                                 FormatPercent(baseline.Slowdown(one)),
+                                 schedule_search::FormatInFlight(one.in_flight)};
+    if (has_bytes) row.push_back(FormatGib(std::ranges::max(one.activation_bytes)));
+    table.AddRow(std::move(row));
   }
   return fmt::format(
       "{} at maximum frequency: {}, {}\n\n{}"
       "at maximum: iteration time at maximum frequency; at most: no plan saves more\n"
-      "in flight: microbatches that pp_ranks 0, 1, ... hold at a time\n",
+      "in flight: microbatches that pp_ranks 0, 1, ... hold at a time\n{}",
       all.front().name, FormatQuantity(ToSeconds(baseline.time), "s"),
-      FormatQuantity(baseline.energy_j, "J"), table.Format());
+      FormatQuantity(baseline.energy_j, "J"), table.Format(),
+      has_bytes ? "most: activations on the GPU that holds most\n" : "");
 }
 
 std::string FormatJson(const std::vector<Compared>& all) {
@@ -130,6 +153,7 @@ std::string FormatJson(const std::vector<Compared>& all) {
                          {"saving", baseline.Saving(evaluation.energy_j)},
                          {"slowdown", baseline.Slowdown(one)},
                          {"switches_per_gpu", SwitchesPerGpu(evaluation)}});
+    if (!one.activation_bytes.empty()) schedules.back()["activation_bytes"] = one.activation_bytes;
   }
   const ordered_json json{{"format", "perseus-schedule-comparison"},
                           {"version", 1},
@@ -190,15 +214,16 @@ Result<void> CompareSchedules(const Streams& streams, const ScheduleComparisonFl
   std::vector<Compared> all;
   for (const std::string& name : flags.schedules) {
     const Nanoseconds time = all.empty() ? 0 : all.front().planner.baseline().time;
-    PERSEUS_ASSIGN_OR_RETURN(auto one, PlanSchedule(streams, SettingsWith(flags.job, name), time));
+    PERSEUS_ASSIGN_OR_RETURN(auto one, PlanSchedule(streams, flags, name, time));
     all.push_back(std::move(one));
   }
   if (!flags.figures.figures.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(const auto data, ReportData(all, std::move(overlays)));
     PERSEUS_RETURN_IF_ERROR(WriteFigures(flags.figures, data));
   }
-  return streams.Print(flags.as_json ? FormatJson(all)
-                                     : FormatTable(all) + job::Describe(all.front().job.facts));
+  return streams.Print(flags.as_json
+                           ? FormatJson(all)
+                           : FormatTable(all) + Wrapped(job::Describe(all.front().job.facts)));
 }
 
 }  // namespace perseus::cli

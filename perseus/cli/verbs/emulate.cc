@@ -325,9 +325,8 @@ std::string FormatTable(const emulator::EmulationSpec& spec, const Results& resu
   add("maximum frequency", results.all_max);
   add(results.policy == "Perseus" ? "emulated" : results.policy, results.planned);
   std::string text = fmt::format(
-      "{}\n{} of {} ({}): {} less energy than at maximum frequency, {} "
-      "slower.\n",
-      table.Format(), Counted(spec.iterations, "iteration"), Counted(spec.pipelines, "pipeline"),
+      "{} of {} ({}): {} less energy than at maximum frequency, {} slower.\n",
+      Counted(spec.iterations, "iteration"), Counted(spec.pipelines, "pipeline"),
       Counted(gpus, "GPU"), FormatPercent(1 - results.planned.energy_j / results.all_max.energy_j),
       FormatPercent(ToSeconds(results.planned.time) / ToSeconds(results.all_max.time) - 1));
   text += job::Describe(results.facts);
@@ -339,7 +338,7 @@ std::string FormatTable(const emulator::EmulationSpec& spec, const Results& resu
         100 * difference->slowdown_ci);
   }
   for (const std::string& remark : results.remarks) text += fmt::format("\n{}.\n", remark);
-  return text;
+  return table.Format() + "\n" + Wrapped(text);
 }
 
 // Makes the result files. The last one is the summary.

@@ -11,6 +11,7 @@
 #include "perseus/cli/flags/noise_flags.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/named_plans.h"
+#include "perseus/cli/verbs/summary_file.h"
 #include "perseus/cli/verbs/switches.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/plan/evaluation.h"
@@ -65,7 +66,9 @@ Result<std::optional<UnderNoise>> EvaluateNoise(const LoadedPlan& plan, const No
 
 Result<LoadedPlan> LoadPlan(const EvaluateFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto file, ReadPlan(flags.plan));
-  PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadPlannedJob(file, flags.plan, flags.job));
+  plan_file::PlanFile found = file;
+  found.job.profile = ProfileOfPlan(file, flags.plan);
+  PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadPlannedJob(found, flags.plan, flags.job));
   PERSEUS_ASSIGN_OR_RETURN(auto options, plan_file::FindOptions(file, job.graph, flags.plan));
   return LoadedPlan{std::move(job), std::move(options), std::move(file)};
 }
@@ -147,8 +150,7 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
   };
   add_power("maximum frequency", baseline);
   add_power(plan.file.target, evaluation);
-  std::string text = table.Format() + kSwitchesNote + "\n" + power.Format() +
-                     "A step is the change from the mean power of one time to that of the next.\n";
+  std::string text;
   if (noisy) {
     text += fmt::format(
         "\nUnder noise, the mean iteration takes {:+.3f} ± {:.3f} % more time than at maximum "
@@ -169,7 +171,9 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
         "the switch latency or the job differs from that of the plan, or the plan was edited.\n",
         time.first, energy.first, time.second, energy.second);
   }
-  return text;
+  return table.Format() + kSwitchesNote + "\n" + power.Format() +
+         "A step is the change from the mean power of one time to that of the next.\n" +
+         Wrapped(text);
 }
 
 // Whether the flags describe a different job than the job for which the plan was made.

@@ -372,8 +372,7 @@ Verb AddJobVerb(CLI::App& program) {
       *add("straggler", "Report that a pipeline is slow, will be slow, or is no longer slow", "job",
            ReportStraggler),
       *flags);
-  add("stragglers", "List the stragglers of the job, and those that are over", "read",
-      ListStragglers);
+  add("stragglers", "List the stragglers of the job, and those that ended", "read", ListStragglers);
   add("end", "End the job", "job", End);
   return {verb, [flags, actions](const Streams& streams) {
             for (const auto& [sub, run] : *actions) {

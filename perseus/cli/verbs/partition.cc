@@ -131,7 +131,7 @@ std::string FormatTable(const partition::Partition& partition) {
                   FormatPercent(SavingOf(partition, *split)),
                   fmt::format("{}", fmt::join(split->boundaries, ","))});
   }
-  return table.Format() + "\n" + FormatVerdict(partition);
+  return table.Format() + "\n" + Wrapped(FormatVerdict(partition));
 }
 
 // Quotes a text so that a shell reads it as one word.

@@ -118,32 +118,33 @@ Result<job::LoadedJob> LoadShowingSearch(const Streams& streams, const PlanFlags
 std::string FormatAnswer(const Streams& streams, const PlanFlags& flags, const PlanOutcome& outcome,
                          const std::string& summary, std::size_t files) {
   if (flags.as_json) return summary;
-  std::string text = fmt::format("{}\n{}{}", FormatPlanTable(outcome), FormatFinding(outcome),
-                                 job::Describe(outcome.job.facts));
+  std::string text =
+      fmt::format("{}\n{}", FormatPlanTable(outcome),
+                  Wrapped(FormatFinding(outcome) + job::Describe(outcome.job.facts)));
   if (outcome.schedules) {
-    text +=
-        job::Describe(*outcome.job.auto_schedule) + schedule_search::Conclude(*outcome.schedules);
+    text += Wrapped(job::Describe(*outcome.job.auto_schedule) +
+                    schedule_search::Conclude(*outcome.schedules));
     const bool has_limit =
         outcome.job.auto_schedule->changes.IsNone() && outcome.job.changes.picks();
     if (has_limit) {
-      text += fmt::format(
+      text += Wrapped(fmt::format(
           "This compares first looks without a limit of clock changes: {} saves {}, and "
           "schedule auto saves {}.\n",
           outcome.schedules->reference.schedule.name,
           FormatPercent(outcome.schedules->fixed.saving),
-          FormatPercent(outcome.schedules->rows.front().saving));
+          FormatPercent(outcome.schedules->rows.front().saving)));
     }
   }
-  text += DescribeChangeRate(outcome.job.facts, outcome.targets);
+  text += Wrapped(DescribeChangeRate(outcome.job.facts, outcome.targets));
   if (outcome.switch_tradeoff && outcome.job.changes.shows_tradeoff()) {
-    text += fmt::format("\nLimits of clock changes per GPU and iteration, for {}{}:\n{}",
-                        outcome.switch_tradeoff->unlimited.target,
-                        outcome.noise ? ", without a margin for noise" : "",
-                        FormatSwitchTradeoff(outcome.planner, *outcome.switch_tradeoff));
+    text += Wrapped(fmt::format("\nLimits of clock changes per GPU and iteration, for {}{}:\n",
+                                outcome.switch_tradeoff->unlimited.target,
+                                outcome.noise ? ", without a margin for noise" : "")) +
+            FormatSwitchTradeoff(outcome.planner, *outcome.switch_tradeoff);
   }
   if (outcome.job.changes.picks())
-    text += FormatPickedLimit(outcome.limit, *outcome.switch_tradeoff,
-                              outcome.job.facts.most_changes_per_s);
+    text += Wrapped(FormatPickedLimit(outcome.limit, *outcome.switch_tradeoff,
+                                      outcome.job.facts.most_changes_per_s));
   if (outcome.noise) text += FormatNoise(*outcome.noise, outcome.targets);
   if (files == 0) text += "No plan was saved (-o DIR saves the plans and a report).\n";
   if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal(streams));
@@ -155,17 +156,18 @@ std::string FormatAnswer(const Streams& streams, const PlanFlags& flags, const P
 std::string FormatSaved(const PlanFlags& flags, std::size_t files,
                         const std::vector<std::string>& left_plans) {
   if (flags.as_json || files == 0) return "";
-  std::string text = fmt::format("{} files are in {}\n", files, flags.directory);
+  std::string text = fmt::format("{} files are in {}{}\n", files, flags.directory,
+                                 report::HasReportPage() ? " (open report.html there)" : "");
   if (!left_plans.empty()) {
-    text += fmt::format(
+    text += Wrapped(fmt::format(
         "{} of an earlier run: {} (not removed, because a training may follow it; remove what no "
         "training follows)\n",
-        Counted(std::ssize(left_plans), "plan"), fmt::join(left_plans, ", "));
+        Counted(std::ssize(left_plans), "plan"), fmt::join(left_plans, ", ")));
   }
   if (!report::HasReportPage()) {
-    text +=
+    text += Wrapped(
         "report.html is missing: this build has no report page (install nodejs and npm, and build "
-        "again)\n";
+        "again)\n");
   }
   return text;
 }
@@ -225,7 +227,7 @@ Result<void> RunPlan(const Streams& streams, PlanFlags flags) {
   std::vector<std::string> names;
   for (const ResultFile& file : files) names.push_back(file.name);
   const std::vector<std::string> left_plans = results.LeftPlans(names);
-  const std::string summary = FormatSummary(outcome, names, left_plans);
+  const std::string summary = FormatSummary(outcome, flags.directory, names, left_plans);
   if (!flags.directory.empty()) {
     files.push_back({std::string(kPlanResults.summary), summary});
     PERSEUS_RETURN_IF_ERROR(results.Stage(files));

@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
 #include "perseus/base/json_text.h"
@@ -166,7 +168,8 @@ std::string FormatFinding(const PlanOutcome& outcome) {
       outcome.noise ? " without noise" : "");
 }
 
-std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::string>& files,
+std::string FormatSummary(const PlanOutcome& outcome, const std::string& directory,
+                          const std::vector<std::string>& files,
                           const std::vector<std::string>& earlier_plans) {
   const job::LoadedJob& job = outcome.job;
   const plan::Evaluation& baseline = outcome.planner.baseline();
@@ -177,6 +180,11 @@ std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::str
                     {"pipelines", job.planned.pipelines},
                     {"gpus_per_pipeline", job.gpus()}};
   if (!job.facts.path.empty()) summary["job"]["facts"] = job.facts.path;
+  std::error_code error;
+  if (!directory.empty() && std::filesystem::path(job.planned.profile).is_relative()) {
+    summary["job"]["working_directory"] =
+        std::filesystem::relative(std::filesystem::current_path(error), directory, error).string();
+  }
   summary["baseline"] = {{"time_s", ToSeconds(baseline.time)},
                          {"energy_j", baseline.energy_j},
                          {"average_power_w", baseline.average_power_w()}};

@@ -30,9 +30,11 @@ std::string FormatPlanTable(const PlanOutcome& outcome);
 // Describes the main result in two sentences.
 std::string FormatFinding(const PlanOutcome& outcome);
 
-// Formats the JSON of --json and of summary.json. `files` are the names of the files of the run.
-// `earlier_plans` are the plans of earlier runs beside them.
-std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::string>& files,
+// Formats the JSON of --json and of summary.json. `files` are the names of the files of the run in
+// `directory`, which is empty if the run writes none. `earlier_plans` are the plans of earlier runs
+// beside them.
+std::string FormatSummary(const PlanOutcome& outcome, const std::string& directory,
+                          const std::vector<std::string>& files,
                           const std::vector<std::string>& earlier_plans);
 
 // Makes the data of the report. The page first shows the plan with the slug `first_asked`.

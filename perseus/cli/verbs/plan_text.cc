@@ -43,24 +43,17 @@ void PlanRows::Show(std::string_view target, const plan::Plan& plan, Stage stage
 
 std::string FormatPickedLimit(const PickedLimit& picked, const SwitchTradeoff& tradeoff,
                               const std::optional<double>& facts_per_s) {
-  if (picked.keeps_most()) {
-    return fmt::format(
-        "{} switches per GPU are the fewest found that keep {:.0f} % of the saving "
-        "(--per-instruction "
-        "plans without a limit, --switch-tradeoff shows what other limits save).\n",
-        *picked.most_switches, 100 * picked.asked_share);
-  }
   if (!picked.saves) return "No plan saves energy for this target, so no limit is picked.\n";
   if (picked.most_switches) {
+    std::string text = fmt::format(
+        "{} switches per GPU keep {} of the saving (--switch-tradeoff: other limits).\n",
+        *picked.most_switches, FormatShare(picked.kept));
+    if (picked.keeps_most()) return text;
     const plan::Evaluation& unlimited = tradeoff.unlimited.evaluation;
-    return fmt::format(
-        "{} switches per GPU keep {} of the saving. For all of it, a GPU changes clocks {:.3g} "
-        "times a second, and {} {:.3g} (--per-instruction plans it anyway, --switch-tradeoff shows "
-        "what other limits save).\n",
-        *picked.most_switches, FormatShare(picked.kept),
-        few_switches::MostSwitches(unlimited) / ToSeconds(unlimited.time),
-        facts_per_s ? "the hardware facts allow" : "without hardware facts, plans assume at most",
-        facts_per_s.value_or(hardware_facts::kAssumedChangesPerS));
+    return text + fmt::format("The whole saving needs {:.3g} changes a second; {} {:.3g}.\n",
+                              few_switches::MostSwitches(unlimited) / ToSeconds(unlimited.time),
+                              facts_per_s ? "the hardware facts allow" : "without facts, plans assume",
+                              facts_per_s.value_or(hardware_facts::kAssumedChangesPerS));
   }
   if (tradeoff.was_interrupted) {
     return "The search within limits was stopped early, so the plans have none. For one of them, "
@@ -138,11 +131,10 @@ std::string FormatNoise(const recipe::NoiseOutcome& outcome,
       outcome.noise.common > 0
           ? fmt::format(", and {:g} % shared by a pp_rank", 100 * outcome.noise.common)
           : "";
-  return fmt::format(
-      "\nThe plans with their margins: means against maximum frequency with the same noise ({:g} "
-      "%{}), with 95 % confidence:\n{}{}",
-      100 * outcome.noise.independent, common, table.Format(),
-      has_other_target ? "Only slowdowns and deadlines get a margin.\n" : "");
+  return Wrapped(fmt::format("\nThe plans with their margins: means against maximum frequency "
+                             "with the same noise ({:g} %{}), with 95 % confidence:\n",
+                             100 * outcome.noise.independent, common)) +
+         table.Format() + (has_other_target ? "Only slowdowns and deadlines get a margin.\n" : "");
 }
 
 std::string DescribeChangeRate(const job::UsedFacts& facts,

@@ -318,7 +318,7 @@ Result<void> RunReplay(const Streams& streams, ReplayFlags flags) {
   }
   PERSEUS_ASSIGN_OR_RETURN(auto what_if, replay::AnalyzeWhatIf(graph, model, delays));
   const Answer answer = Summarize(trace, flags, std::move(what_if), *std::move(slowdowns));
-  return streams.Print(flags.as_json ? FormatJson(answer) : FormatText(answer));
+  return streams.Print(flags.as_json ? FormatJson(answer) : Wrapped(FormatText(answer)));
 }
 
 }  // namespace

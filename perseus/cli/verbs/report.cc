@@ -54,12 +54,14 @@ struct ReportFlags {
 Result<job::LoadedJob> LoadJobOf(const NamedPlan& plan, const ReportFlags& flags) {
   job::JobSettings job;
   (plan.file.job.IsGeneralGraph() ? job.graph : job.profile) = flags.profile;
+  plan_file::PlanFile found = plan.file;
+  found.job.profile = ProfileOfPlan(plan.file, plan.path);
   std::error_code error;
-  if (flags.profile.empty() && !fs::exists(job::ProfileOfPlan(plan.file, plan.path), error)) {
+  if (flags.profile.empty() && !fs::exists(found.job.profile, error)) {
     return Fail(InFile(plan.path), "its {} {} does not exist (give its path with --profile)",
                 plan.file.job.IsGeneralGraph() ? "graph" : "profile", plan.file.job.profile);
   }
-  return job::LoadPlannedJob(plan.file, plan.path, job);
+  return job::LoadPlannedJob(found, plan.path, job);
 }
 
 // Evaluates the plan on the profile. The result must equal the numbers in the file, because the

@@ -27,7 +27,6 @@ namespace perseus::cli {
 namespace {
 
 using nlohmann::ordered_json;
-using schedule_search::kBytesPerGib;
 using schedule_search::Tradeoff;
 using schedule_search::TradeoffRow;
 
@@ -108,8 +107,7 @@ std::vector<std::string> RowCells(const Tradeoff& tradeoff, const std::string& n
                                   const TradeoffRow& row) {
   std::vector<std::string> cells{name, schedule_search::FormatInFlight(row.candidate.in_flight)};
   if (!tradeoff.activations.empty()) {
-    const auto bytes = static_cast<double>(schedule_search::MostBytes(tradeoff, row));
-    cells.push_back(fmt::format("{:.2f} GiB", bytes / kBytesPerGib));
+    cells.push_back(FormatGib(schedule_search::MostBytes(tradeoff, row)));
   }
   cells.insert(cells.end(), {FormatPercent(row.saving), MostSavingText(tradeoff, row),
                              FormatQuantity(ToSeconds(row.candidate.time_at_maximum), "s"),
@@ -129,7 +127,7 @@ std::string FormatTradeoff(const Tradeoff& tradeoff) {
   if (tradeoff.fitting) table.AddRow(RowCells(tradeoff, "fits", *tradeoff.fitting));
   return fmt::format("{} at maximum frequency: {} s, {} J\n\n{}{}\n{}", reference.schedule.name,
                      FormatQuantity(ToSeconds(reference.time)), FormatQuantity(reference.energy_j),
-                     table.Format(), kSwitchesNote, schedule_search::Conclude(tradeoff));
+                     table.Format(), kSwitchesNote, Wrapped(schedule_search::Conclude(tradeoff)));
 }
 
 ordered_json RowJson(const TradeoffRow& row) {
@@ -223,12 +221,12 @@ Result<Tradeoff> ComputeInteractively(const Streams& streams, const schedule_sea
 std::string FormatSearchAnswer(const SearchFlags& flags, const job::UnscheduledJob& job,
                                const Tradeoff& tradeoff) {
   if (flags.as_json) return JsonText(SearchJson(tradeoff, job.memory), 2) + "\n";
-  std::string text = FormatTradeoff(tradeoff) + job::Describe(job.facts);
+  std::string text = job::Describe(job.facts);
   if (!job.memory.source.empty()) text += job.memory.source + "\n";
   if (tradeoff.was_interrupted) {
     text += "Stopped early: a whole run may find better schedules, and shows more memory.\n";
   }
-  return text;
+  return FormatTradeoff(tradeoff) + Wrapped(text);
 }
 
 // Formats the text that the verb prints when the files are in their places.

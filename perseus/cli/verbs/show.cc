@@ -111,7 +111,7 @@ std::string FormatTable(const std::vector<Shown>& plans) {
   std::vector<std::string> header{"plan"};
   for (const Shown& shown : plans) {
     header.push_back(fmt::format("{}", header.size()));
-    text += fmt::format("{:>2}  {}: {}\n", header.back(), shown.path, shown.plan.target);
+    text += Wrapped(fmt::format("{:>2}  {}: {}\n", header.back(), shown.path, shown.plan.target));
   }
   text += '\n';
   Table table(std::move(header));

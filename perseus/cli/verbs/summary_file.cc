@@ -64,6 +64,12 @@ std::optional<int> ParseMostSwitches(const json& summary) {
   return most;
 }
 
+std::optional<fs::path> ParseWorkingDirectory(const json& summary) {
+  const json& job = summary.at("job");
+  if (!job.contains("working_directory")) return std::nullopt;
+  return fs::path(job.at("working_directory").get<std::string>());
+}
+
 std::optional<bool> ParseStoppedEarly(const json& summary) {
   return summary.at("stopped_early").get<bool>();
 }
@@ -200,6 +206,14 @@ Result<std::optional<int>> Summary::MostSwitches() const {
   return Parse("plans", kLimits, ParseMostSwitches);
 }
 
+Result<std::optional<fs::path>> Summary::WorkingDirectory() const {
+  PERSEUS_ASSIGN_OR_RETURN(auto directory,
+                           Parse("job", "its working directory", ParseWorkingDirectory));
+  // The summary has the way from its own directory.
+  if (directory) directory = path_.parent_path() / *directory;
+  return directory;
+}
+
 Result<bool> Summary::StoppedEarly() const {
   PERSEUS_ASSIGN_OR_RETURN(const auto stopped, Parse("stopped_early", kLimits, ParseStoppedEarly));
   return stopped.value_or(false);
@@ -211,6 +225,22 @@ Result<std::optional<job::AutoSchedule>> Summary::Search(const job::LoadedJob& j
   if (!Describes(*search, job.planned.schedule)) return CannotRead(kSearch);
   PERSEUS_RETURN_IF_ERROR(PlanAgain(job, *search));
   return search;
+}
+
+std::string ProfileOfPlan(const plan_file::PlanFile& plan, const std::string& plan_path) {
+  std::vector<fs::path> directories{fs::path(plan_path).parent_path()};
+  // The run has its plans in DIR/plans, and its summary in DIR.
+  if (const auto summary = Summary::Read(directories.front() / fs::path(".."))) {
+    const auto of_run = summary->WorkingDirectory();
+    if (of_run && *of_run) directories.insert(directories.begin(), **of_run);
+  }
+  std::error_code error;
+  for (const fs::path& directory : directories) {
+    const fs::path from_here = fs::proximate(directory.empty() ? "." : directory, error);
+    const fs::path place = (from_here / plan.job.profile).lexically_normal();
+    if (fs::is_regular_file(place, error)) return place.string();
+  }
+  return plan.job.profile;
 }
 
 }  // namespace perseus::cli

@@ -28,6 +28,9 @@ class Summary {
   Result<std::optional<report::SwitchTradeoff>> Tradeoff() const;
   // The limit that all plans of the run keep. nullopt if a plan has no limit.
   Result<std::optional<int>> MostSwitches() const;
+  // The working directory of the run, from which the paths of its plans are relative. nullopt if it
+  // is unknown.
+  Result<std::optional<std::filesystem::path>> WorkingDirectory() const;
   // Whether the user stopped the run.
   Result<bool> StoppedEarly() const;
   // Returns the search that found the schedule of `job`, or nullopt if the run did not search. The
@@ -46,5 +49,12 @@ class Summary {
   std::filesystem::path path_;
   nlohmann::json json_;
 };
+
+// Returns the path of the profile (or graph) that a plan names. A relative path begins in the
+// working directory of the run that wrote the plan, if that run's summary is there; else beside the
+// plan; else in the working directory of this process. The first of these files that exists counts.
+// So a plan can be used from any directory, and no other file with this name replaces the profile.
+// If none exists, returns the path as the plan has it.
+std::string ProfileOfPlan(const plan_file::PlanFile& plan, const std::string& plan_path);
 
 }  // namespace perseus::cli

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -158,39 +157,21 @@ std::string DescribeProfile(const SynthFlags& flags) {
       flags.spec.pp_ranks, has_model ? flags.model.workload.model : "a synthetic model", gpu);
 }
 
-// Whether the text is a profile that this verb may have written. Its rows have the layout of
-// FormatProfile, energies in whole microjoules, and no confidence interval. Hardly any time is a
-// whole number of microseconds, as numbers that people write are.
-bool IsSynthetic(std::string_view text, const std::string& path) {
-  const auto profile = profile::ParseProfile(text, path);
-  if (!profile) return false;
-  int options = 0;
-  int round_times = 0;
-  for (const profile::ProfileEntry& entry : profile->entries()) {
-    for (const profile::Option& option : entry.options) {
-      ++options;
-      round_times += option.time % kMicrosecond == 0 ? 1 : 0;
-      const double microjoules = option.energy_j * 1e6;
-      if (std::abs(microjoules - std::round(microjoules)) > 1e-3 || option.time_ci_s > 0) {
-        return false;
-      }
-    }
-  }
-  if (2 * round_times > options) return false;
-  const std::string rows = profile::FormatProfile(*profile);
-  if (!profile->memory()) return rows == text;
-  return profile::AddMemory(*profile, rows, *profile->memory()) == text;
-}
-
-// Fails if the file has other contents: a wrong name after -o must not destroy measurements.
-Result<void> CheckReplacesOnlySynthetic(const std::string& path) {
+// Fails if the file has other contents: a wrong name after -o must not destroy measurements. The
+// same flags give the same file, so a command may run again.
+Result<void> CheckReplacesNothing(const std::string& path, const std::string& text) {
   std::error_code none;  // The ignored error of a file that does not exist.
+  if (!std::filesystem::exists(path, none)) return {};
+  if (std::filesystem::is_directory(path, none)) {
+    return Fail(InFile(path), "is a directory (give a file, such as {})",
+                (std::filesystem::path(path) / "profile.csv").string());
+  }
   if (!std::filesystem::is_regular_file(path, none)) return {};
-  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
-  if (text.find_first_not_of(" \t\r\n") == text.npos || IsSynthetic(text, path)) return {};
+  PERSEUS_ASSIGN_OR_RETURN(const auto old, ReadFile(path));
+  if (old == text || old.find_first_not_of(" \t\r\n") == old.npos) return {};
   return Fail(InFile(path),
-              "exists and was not written by perseus synth, and is not overwritten (write into "
-              "another file, or remove it)");
+              "exists with other contents, and is not overwritten (write into another file, or "
+              "remove it)");
 }
 
 Result<void> RunSynth(const Streams& streams, SynthFlags flags) {
@@ -204,7 +185,7 @@ Result<void> RunSynth(const Streams& streams, SynthFlags flags) {
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto text, FormatSyntheticProfile(flags));
   if (!flags.path.empty()) {
-    PERSEUS_RETURN_IF_ERROR(CheckReplacesOnlySynthetic(flags.path));
+    PERSEUS_RETURN_IF_ERROR(CheckReplacesNothing(flags.path, text));
     return WriteFileAtomically(flags.path, text);
   }
   PERSEUS_RETURN_IF_ERROR(streams.Print(text));

@@ -16,6 +16,7 @@
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/runtime/protocol/job_directory/assignment.h"
+#include "perseus/runtime/tuner/paced_plans.h"
 #include "perseus/runtime/tuner/verification.h"
 #include "perseus/simulation/virtual_gpu/shared_clock.h"
 

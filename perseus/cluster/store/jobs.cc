@@ -60,15 +60,15 @@ Result<void> CheckQuota(Transaction& transaction, const NewJob& job) {
                       {job.owner}));
   if (job.most_jobs > 0 && rows.front().Integer(0) > job.most_jobs) {
     return FailAs(ErrorKind::kUnreachable,
-                  "the server has {} running jobs, which is its limit (end jobs that are over, or "
+                  "the server has {} running jobs, which is its limit (end finished jobs, or "
                   "ask an operator for a higher `max_jobs`)",
                   job.most_jobs);
   }
   if (!job.owner.empty() && job.most_jobs_of_owner > 0 &&
       rows.front().Integer(1) > job.most_jobs_of_owner) {
     return FailAs(ErrorKind::kUnreachable,
-                  "{} has {} running jobs, which is the limit of an owner (end jobs that are "
-                  "over, or ask an operator for a higher `max_jobs_of_owner`)",
+                  "{} has {} running jobs, which is the limit of an owner (end finished jobs, "
+                  "or ask an operator for a higher `max_jobs_of_owner`)",
                   Excerpt(job.owner), job.most_jobs_of_owner);
   }
   return {};

@@ -88,7 +88,7 @@ class SegmentProgram {
     int changes = 0;
     int held = kAny;  // The clock of both the first and the last position, or kAny.
   };
-  static constexpr int kAnyNumber = -1;  // Of changes: one level for all numbers.
+  static constexpr int kAnyNumber = -1;  // Changes without a limit: one level.
   enum class Direction { kForward, kBackward };
   enum class Keep { kLastStep, kAllSteps };
 

@@ -190,4 +190,27 @@ Result<GpuMemory> MemoryOf(const MemorySettings& given, const profile::Profile& 
   return memory;
 }
 
+Result<std::vector<std::int64_t>> GivenActivations(const std::vector<double>& activation_mib,
+                                                   int stages) {
+  return ForEach(activation_mib, static_cast<std::size_t>(stages), kBytesPerMib, "activation_mib",
+                 "stages");
+}
+
+std::vector<std::int64_t> ActivationsOf(const profile::Profile& profile,
+                                        const schedule::Schedule& schedule) {
+  std::vector<std::int64_t> bytes;
+  if (!profile.memory()) return bytes;
+  const bool has_stages_of_model = profile.chunks() == 1 && profile.pp_ranks() == schedule.stages();
+  for (int stage = 0; stage < schedule.stages(); ++stage) {
+    const auto place = static_cast<std::size_t>(stage);
+    const profile::StageMemory::Part* part =
+        has_stages_of_model ? profile.memory()->Find(stage, 0)
+                            : profile.memory()->Find(schedule.pp_rank_of_stage[place],
+                                                     schedule.chunk_of_stage[place]);
+    if (part == nullptr || !part->activation_bytes) return {};
+    bytes.push_back(*part->activation_bytes);
+  }
+  return bytes;
+}
+
 }  // namespace perseus::job

@@ -48,4 +48,13 @@ Result<GpuMemory> MemoryOf(
     const std::optional<profile::StageMemory>& profiled,
     schedule_search::Placement placement = schedule_search::Placement::kLoop);
 
+// [stage] The bytes of activations of one microbatch, from MemorySettings::activation_mib. Fails
+// (kInput) if it has neither one number nor one for each stage.
+Result<std::vector<std::int64_t>> GivenActivations(const std::vector<double>& activation_mib,
+                                                   int stages);
+
+// The same from the profile, for the stages of the schedule. Empty if the profile lacks any.
+std::vector<std::int64_t> ActivationsOf(const profile::Profile& profile,
+                                        const schedule::Schedule& schedule);
+
 }  // namespace perseus::job

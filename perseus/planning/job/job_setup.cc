@@ -42,6 +42,13 @@ Result<Job> ReadJobFile(const std::string& path) {
   return job;
 }
 
+// If the power of a waiting GPU is given, all pp_ranks wait at this power.
+void UseOnePower(const std::optional<double>& given_w, schedule::PipelineModel& model) {
+  if (!given_w) return;
+  model.blocking_power_w = *given_w;
+  model.has_power_of_stages = false;
+}
+
 // `described` is a Job or a PlannedJob.
 template <typename Described>
 void OverrideModel(Described& described, const JobSettings& settings) {
@@ -50,7 +57,7 @@ void OverrideModel(Described& described, const JobSettings& settings) {
     if (seconds) time = ToNanoseconds(*seconds);
   };
   model.gpus_per_stage = settings.gpus_per_stage.value_or(model.gpus_per_stage);
-  model.blocking_power_w = settings.blocking_power_w.value_or(model.blocking_power_w);
+  UseOnePower(settings.blocking_power_w, model);
   override_time(model.fixed.p2p, settings.p2p_s);
   override_time(model.fixed.load.time, settings.load_s);
   override_time(model.fixed.all_reduce.time, settings.all_reduce_s);
@@ -265,6 +272,7 @@ Result<LoadedJob> LayOut(plan_file::PlannedJob planned, const profile::Profile& 
   job.model = plan::ModelOf(job.planned);
   job.noise = profile.noise();
   job.profile_doubt = profile.doubt();
+  job.activations = ActivationsOf(profile, job.planned.schedule);
   return job;
 }
 
@@ -305,11 +313,22 @@ Result<void> CheckComplete(const DescribedJob& described) {
   return {};
 }
 
-// The profile may have a blocking power for each stage. Then plans count with their mean
-// (instruction_graph.h).
-Result<double> BlockingPowerOf(const DescribedJob& described, const profile::Profile& profile) {
-  if (described.blocking_power_w) return *described.blocking_power_w;
-  if (const auto mean_w = profile.mean_blocking_power_w()) return *mean_w;
+// Makes the model use the blocking powers of the profile: one for each stage.
+void UsePowerOfStages(const profile::Profile& profile, schedule::PipelineModel& model) {
+  model.has_power_of_stages = true;
+  model.blocking_power_w = profile.mean_blocking_power_w().value_or(model.blocking_power_w);
+}
+
+Result<void> SetBlockingPower(const DescribedJob& described, const profile::Profile& profile,
+                              schedule::PipelineModel& model) {
+  if (described.blocking_power_w) {
+    UseOnePower(described.blocking_power_w, model);
+    return {};
+  }
+  if (profile.mean_blocking_power_w()) {
+    UsePowerOfStages(profile, model);
+    return {};
+  }
   return Fail(
       "the blocking power is missing (add `blocking_power_w`, or `facts` with a measured one: the "
       "power that one GPU draws while it waits, in watts; with 0, waiting uses no energy)");
@@ -341,8 +360,8 @@ Result<UnscheduledJob> Unscheduled(const DescribedJob& described, const JobSetti
                              .memory = std::move(memory),
                              .placement = placement,
                              .changes = settings.changes};
-  PERSEUS_ASSIGN_OR_RETURN(unscheduled.planned.model.blocking_power_w,
-                           BlockingPowerOf(described, unscheduled.profile));
+  PERSEUS_RETURN_IF_ERROR(
+      SetBlockingPower(described, unscheduled.profile, unscheduled.planned.model));
   unscheduled.model = plan::ModelOf(unscheduled.planned);
   return unscheduled;
 }
@@ -355,6 +374,7 @@ Result<LoadedJob> LayOutAuto(UnscheduledJob job, const schedule_search::SearchEf
   auto loaded = WithFacts(LayOut(std::move(job.planned), job.profile), job.facts, job.changes,
                           job.most_switches);
   if (!loaded) return loaded;
+  if (!job.memory.bytes.activations.empty()) loaded->activations = job.memory.bytes.activations;
   found.profile = std::move(job.profile);
   loaded->auto_schedule = std::move(found);
   return loaded;
@@ -425,8 +445,7 @@ std::string Describe(const UsedFacts& facts) {
                                      : fmt::format("{}", fmt::join(given, ", ")));
   }
   if (!assumed.empty()) {
-    text +=
-        fmt::format("assumed, because no hardware facts give them: {}\n", fmt::join(assumed, ", "));
+    text += fmt::format("assumed without facts: {}\n", fmt::join(assumed, ", "));
   }
   return text;
 }
@@ -473,7 +492,7 @@ Result<LoadedJob> LoadJob(const JobSettings& settings,
   }
   PERSEUS_RETURN_IF_ERROR(CheckComplete(described));
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, settings));
-  PERSEUS_ASSIGN_OR_RETURN(planned.model.blocking_power_w, BlockingPowerOf(described, profile));
+  PERSEUS_RETURN_IF_ERROR(SetBlockingPower(described, profile, planned.model));
   PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, settings, profile.pp_ranks()));
   planned.schedule = std::move(schedule);
   return WithFacts(LayOut(std::move(planned), profile), described.facts, settings.changes,
@@ -526,41 +545,31 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobSettings& settings) {
         "with perseus schedule search PROFILE.csv -o DIR, and give it as `schedule_file`)");
   }
   PERSEUS_RETURN_IF_ERROR(RefuseSearchSettings(settings));
-  if (job.schedule.pp_ranks == 0 && job.schedule_path.empty()) {
+  int pp_ranks = job.schedule.pp_ranks;
+  if (pp_ranks == 0 && !settings.profile.empty()) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(settings.profile, settings));
+    pp_ranks = profile.pp_ranks();
+  }
+  if (pp_ranks == 0 && job.schedule_path.empty()) {
     return Fail("the number of pp_ranks is missing (add `pp_ranks = 8`, for example)");
   }
-  PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, settings, job.schedule.pp_ranks));
+  PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, settings, pp_ranks));
   plan_file::PlannedJob planned = Planned(job);
   planned.schedule = std::move(schedule);
   return UnprofiledJob{std::move(planned), described.facts, job.most_switches};
 }
 
-std::string ProfileOfPlan(const plan_file::PlanFile& plan, std::string_view plan_path) {
-  namespace fs = std::filesystem;
-  const fs::path& path = plan.job.profile;
-  std::error_code error;
-  if (path.is_absolute() || fs::exists(path, error)) return plan.job.profile;
-  fs::path directory = fs::absolute(fs::path(plan_path), error).parent_path();
-  for (; directory.has_relative_path(); directory = directory.parent_path()) {
-    if (fs::is_regular_file(directory / path, error)) return (directory / path).string();
-  }
-  return plan.job.profile;
-}
-
 Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_view plan_path,
                                  const JobSettings& settings) {
-  // The file may be elsewhere now than when the plan was made.
   const bool is_graph = plan.job.IsGeneralGraph();
-  const std::string profile_path = ProfileOfPlan(plan, plan_path);
   std::error_code error;
   if ((is_graph ? settings.graph : settings.profile).empty() && !settings.profile_text &&
-      !std::filesystem::exists(profile_path, error)) {
+      !std::filesystem::exists(plan.job.profile, error)) {
     return FailAs(ErrorKind::kFile, InFile(plan_path),
                   "its {} {} does not exist (give its path with `{}`)",
                   is_graph ? "graph" : "profile", plan.job.profile, is_graph ? "graph" : "profile");
   }
   plan_file::PlannedJob planned = plan.job;
-  planned.profile = profile_path;
   PERSEUS_RETURN_IF_ERROR(CheckRanges(settings));
   PERSEUS_ASSIGN_OR_RETURN(auto facts, ReadFacts(settings.facts));
   if (settings.switch_latency_ms) facts.switch_latency.reset();
@@ -568,7 +577,7 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_vi
   if (settings.blocking_power_w || planned.IsGeneralGraph()) facts.blocking_power_w.reset();
   planned.switch_latency = facts.switch_latency.value_or(planned.switch_latency);
   if (facts.switch_stall) planned.switch_cost = {.stall = *facts.switch_stall, .energy_j = 0};
-  planned.model.blocking_power_w = facts.blocking_power_w.value_or(planned.model.blocking_power_w);
+  UseOnePower(facts.blocking_power_w, planned.model);
   OverrideModel(planned, settings);
   if (planned.IsGeneralGraph()) {
     PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(settings, Job()));
@@ -581,6 +590,7 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_vi
   }
   if (!settings.profile.empty()) planned.profile = settings.profile;
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, settings));
+  if (planned.model.has_power_of_stages) UsePowerOfStages(profile, planned.model);
   auto job = LayOut(std::move(planned), profile);
   if (!job) return Fail(job, InFile(plan_path));
   return WithFacts(std::move(job), facts);

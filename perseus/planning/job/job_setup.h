@@ -92,6 +92,8 @@ struct LoadedJob {
   std::optional<AutoSchedule> auto_schedule = {};  // Only for kAutoSchedule.
   std::optional<profile::TimeNoise> noise = {};    // The noise in the profile.
   std::string profile_doubt = {};                  // The warning of the profile (Profile::doubt).
+  // [stage] The bytes of activations of one microbatch. Empty if they are unknown.
+  std::vector<std::int64_t> activations = {};
 
   int gpus() const;  // The GPUs of one pipeline.
   // Returns the wishes (recipe.h) for this target, with the rules and the noise of this job. If no
@@ -123,11 +125,6 @@ struct UnscheduledJob {
   schedule_search::SearchJob search_job() const;
 };
 
-// Returns the path of the profile (or graph) that a plan names. A relative path is looked up in the
-// working directory, and then in the directories above the plan, so that a plan can be used from
-// any directory. If no such file exists, returns the path as the plan has it.
-std::string ProfileOfPlan(const plan_file::PlanFile& plan, std::string_view plan_path);
-
 // Returns the job without its schedule. The only schedule that the settings may name is
 // kAutoSchedule.
 Result<UnscheduledJob> LoadUnscheduledJob(const JobSettings& settings);
@@ -147,9 +144,8 @@ Result<LoadedJob> LoadJob(const JobSettings& settings,
                           const schedule_search::SearchEffort& search = {});
 
 // Loads a job without its profile, which will be measured later. `planned.profile` is the path from
-// the settings or the file. This file is not read, with one exception: with kAutoSchedule, the
-// search needs the profile of the settings. Requires the number of pp_ranks. The default of the
-// blocking power is 0.
+// the settings or the file. Only the profile of the settings is read: for the number of pp_ranks if
+// that is not given, and for a search with kAutoSchedule. The default of the blocking power is 0.
 Result<UnprofiledJob> LoadUnprofiledJob(const JobSettings& settings);
 
 // Loads the job that a plan was made for. If `settings` name a profile (or graph), uses it, and

@@ -149,8 +149,7 @@ TEST_F(FactsOfAJob, WhatNothingGivesIsAssumed) {
   EXPECT_EQ(Load().planned.switch_latency, hardware_facts::kAssumedSwitchLatency);
   EXPECT_EQ(Load().planned.switch_cost.stall, hardware_facts::kAssumedSwitchStall);
   EXPECT_EQ(Describe(Load().facts),
-            "assumed, because no hardware facts give them: the switch latency (15 ms), the switch "
-            "cost (0.11 ms)\n");
+            "assumed without facts: the switch latency (15 ms), the switch cost (0.11 ms)\n");
   flags_.switch_latency_ms = 0;
   EXPECT_EQ(Load().planned.switch_latency, 0);
   WriteJobFile("switch_energy_j = 2\n");
@@ -202,6 +201,14 @@ TEST_F(FactsOfAJob, TheAssumedCostOfAChangeMayBeLeftOut) {
   EXPECT_EQ(stall(), kMillisecond);
 }
 
+TEST_F(FactsOfAJob, ItsProfileGivesTheNumberOfPpRanks) {
+  flags_.pp_ranks.reset();
+  EXPECT_EQ(LoadUnprofiledJob(flags_)->planned.schedule.pp_ranks.size(), 8U);
+  flags_.profile.clear();
+  EXPECT_THAT(LoadUnprofiledJob(flags_).error().Message(),
+              HasSubstr("the number of pp_ranks is missing"));
+}
+
 // The file of a graph has the power of its resources. Here it has none.
 TEST_F(FactsOfAJob, OfAGraphTheyDoNotGiveTheBlockingPower) {
   JobSettings flags;
@@ -251,8 +258,33 @@ TEST(BlockingPowerOfStages, EachGpuWaitsAtItsOwn) {
   EXPECT_EQ(ToSeconds(baseline.time), 4.5);
   EXPECT_NEAR(baseline.energy_j, 2 * (100 + 200 + 150 + 300) + 1.5 * (50 + 90), 1e-9);
 
-  settings.blocking_power_w = 60;
-  EXPECT_EQ(LoadJob(settings)->planned.model.blocking_power_w, 60);
+  // A power that is given is that of all stages, also if it is their mean.
+  settings.blocking_power_w = 70;
+  const auto with_one = LoadJob(settings);
+  ASSERT_TRUE(with_one) << with_one.error().Message();
+  const double others_j = baseline.energy_j - 1.5 * (50 + 90);
+  const auto energy_of = [](const LoadedJob& loaded) {
+    return plan::Evaluator(loaded.graph, loaded.model)
+        .Evaluate(schedule::BaselineOptions(loaded.graph))
+        .energy_j;
+  };
+  EXPECT_NEAR(energy_of(*with_one), others_j + 1.5 * 2 * 70, 1e-9);
+
+  // A plan has the powers of the profile on which it is evaluated.
+  plan_file::PlanFile plan;
+  plan.job = job->planned;
+  JobSettings evaluated;
+  evaluated.profile_text = settings.profile_text;
+  for (std::size_t at = 0; (at = evaluated.profile_text->find(",50\n", at)) != std::string::npos;) {
+    evaluated.profile_text->replace(at, 4, ",30\n");
+  }
+  const auto other = LoadPlannedJob(plan, "plan.json", evaluated);
+  ASSERT_TRUE(other) << other.error().Message();
+  EXPECT_NEAR(energy_of(*other), others_j + 1.5 * (30 + 90), 1e-9);
+  evaluated.blocking_power_w = 70;
+  EXPECT_NEAR(energy_of(*LoadPlannedJob(plan, "plan.json", evaluated)), others_j + 1.5 * 2 * 70,
+              1e-9);
+
   settings.blocking_power_w.reset();
   settings.profile_text->replace(settings.profile_text->rfind("90"), 2, "91");
   EXPECT_THAT(LoadJob(settings).error().Message(),

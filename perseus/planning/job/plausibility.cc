@@ -508,13 +508,11 @@ void CheckFixedTimes(const LoadedJob& job, const Computations& sets,
 }
 
 void CheckChunks(const LoadedJob& job, std::vector<std::string>& warnings) {
-  const schedule::Schedule& schedule = job.planned.schedule;
-  if (!schedule.name.starts_with("interleaved")) return;
-  if (schedule.stages() > static_cast<int>(schedule.pp_ranks.size())) return;
-  warnings.push_back(
-      fmt::format("the schedule {} has one chunk on each pp_rank, so nothing is interleaved (use "
-                  "two chunks, and profile each of them)",
-                  schedule.name));
+  if (!InterleavesNothing(job.planned.schedule)) return;
+  warnings.push_back(fmt::format(
+      "the schedule {} has one chunk on each pp_rank, so nothing is interleaved: it only "
+      "holds more microbatches than 1f1b (use two chunks, and profile each of them)",
+      job.planned.schedule.name));
 }
 
 void CheckUsefulOptions(const LoadedJob& job, const Computations& sets,
@@ -551,6 +549,11 @@ void CheckUsefulOptions(const LoadedJob& job, const Computations& sets,
 }
 
 }  // namespace
+
+bool InterleavesNothing(const schedule::Schedule& schedule) {
+  return schedule.name.starts_with("interleaved") &&
+         schedule.stages() <= static_cast<int>(schedule.pp_ranks.size());
+}
 
 Result<std::vector<std::string>> CheckPlausible(const LoadedJob& job) {
   std::vector<std::string> warnings;

@@ -32,4 +32,9 @@ namespace perseus::job {
 // Returns no warnings for a general graph, whose resources need not be GPUs.
 Result<std::vector<std::string>> CheckPlausible(const LoadedJob& job);
 
+// Whether the schedule is interleaved in name only: each pp_rank has one chunk. Then it is 1F1B
+// that holds more microbatches. A training may run it, so a plan for it only gets a warning. But
+// its saving says nothing about interleaving, so a comparison of schedules refuses it.
+bool InterleavesNothing(const schedule::Schedule& schedule);
+
 }  // namespace perseus::job

@@ -20,7 +20,7 @@ TEST(PowerShapeTest, AStepIsBetweenTheMeansOfNeighboringTimes) {
   EXPECT_DOUBLE_EQ(shape.peak_w(), 100);
   EXPECT_DOUBLE_EQ(shape.LargestStepW(kSecond / 10), 80);
   EXPECT_DOUBLE_EQ(shape.LargestStepW(kSecond), 80);
-  // Of two seconds, one is at 100 W: 60 W and 20 W.
+  // One of two seconds is at 100 W: 60 W and 20 W.
   EXPECT_DOUBLE_EQ(shape.LargestStepW(2 * kSecond), 40);
 }
 

@@ -55,6 +55,7 @@ ordered_json DescribeJob(const PlanFile& plan) {
   object["pipelines"] = job.pipelines;
   object["gpus_per_stage"] = job.model.gpus_per_stage;
   object["blocking_power_w"] = job.model.blocking_power_w;
+  if (job.model.has_power_of_stages) object["has_power_of_stages"] = true;
   object["switch_latency_ms"] = ToMilliseconds(job.switch_latency);
   if (!job.switch_cost.IsNone()) {
     object["switch_cost"] = {{"stall_s", ToSeconds(job.switch_cost.stall)},

@@ -80,7 +80,8 @@ class PlanReader {
   void ReadJob(const Node& node) {
     node.RequireObject({"profile", "graph", "schedule", "pp_ranks", "microbatches", "chunks",
                         "pipelines", "gpus_per_stage", "fixed", "knobs", "knob_labels",
-                        "blocking_power_w", "switch_latency_ms", "switch_cost"});
+                        "blocking_power_w", "has_power_of_stages", "switch_latency_ms",
+                        "switch_cost"});
     PlannedJob& job = plan_.job;
     is_general_graph_ = node.Has("graph");
     job.profile = Member(node, is_general_graph_ ? "graph" : "profile").Text();
@@ -93,6 +94,9 @@ class PlanReader {
     job.pipelines = Count(Member(node, "pipelines"), 1, "a count");
     job.model.gpus_per_stage = Count(Member(node, "gpus_per_stage"), 1, "a count");
     job.model.blocking_power_w = Member(node, "blocking_power_w").Number(0, kMostWatts, "watts");
+    if (node.Has("has_power_of_stages")) {
+      job.model.has_power_of_stages = Member(node, "has_power_of_stages").Flag();
+    }
     job.switch_latency = FromMilliseconds(
         Member(node, "switch_latency_ms").Number(0, kLongestSwitchMs, "milliseconds"));
     if (node.Has("switch_cost")) ReadSwitchCost(Member(node, "switch_cost"), job.switch_cost);

@@ -113,10 +113,9 @@ Result<FigureKind> FigureOf(std::string_view file_name) {
     }
   }
   return Fail(
-      "{} is not the name of a figure (use frontier.svg, timeline.svg or profile.svg, where "
-      "limits of clock changes were compared also switches.svg, and for schedules that were "
-      "searched for memory.svg, schedules.svg or orders.svg, with an optional prefix as in "
-      "bloom-frontier.svg)",
+      "{} is not the name of a figure (use frontier.svg, timeline.svg or profile.svg; with limits "
+      "of clock changes switches.svg; with several schedules schedules.svg or orders.svg; with a "
+      "search for schedules memory.svg; for any other name, frontier=FILE.svg and so on)",
       Excerpt(file_name));
 }
 

@@ -84,6 +84,9 @@ struct PipelineModel {
   FixedInstructions fixed;
   double blocking_power_w = 0;  // For one GPU.
   int gpus_per_stage = 1;       // GPUs that share a stage (tensor parallel).
+  // Whether each pp_rank waits at its own blocking power, which the profile has. Then
+  // blocking_power_w is the mean of the pp_ranks.
+  bool has_power_of_stages = false;
 };
 
 // Combines `schedule` and `profile` into a graph, and adds every data dependency (forward s-1 -> s,
@@ -95,8 +98,8 @@ struct PipelineModel {
 // the profile has as many pp_ranks as the schedule, and as many chunks as a pp_rank has.
 // A dependency within a pp_rank is left out if the order of the pp_rank already implies it.
 //
-// If the profile has a blocking power P_r of each pp_rank, and model.blocking_power_w is their mean
-// P, then each pp_rank waits at its own power. The energy of an option of pp_rank r is then e -
+// With model.has_power_of_stages, each pp_rank waits at its own power P_r. P is their mean,
+// model.blocking_power_w. The energy of an option of pp_rank r is then e -
 // (P_r - P) t, where e and t are its energy and time. The energy of an iteration of length T is
 // exact, because sum(e - (P_r - P) t) + P (S T - sum t) = sum e + sum P_r (T - sum of t on r).
 Result<InstructionGraph> BuildInstructionGraph(const Schedule& schedule,

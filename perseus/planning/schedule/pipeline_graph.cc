@@ -71,7 +71,11 @@ class PipelineGraphBuilder {
           "without interleaving, or choose a schedule with {} chunks)",
           profile_.name(), profile_.chunks(), schedule_.name, chunks, profile_.chunks());
     }
-    if (HasStagesOfModel() && profile_.mean_blocking_power_w() == model_.blocking_power_w) {
+    if (model_.has_power_of_stages && !profile_.mean_blocking_power_w()) {
+      return Fail("{} has no blocking power for each stage (add the column blocking_power)",
+                  profile_.name());
+    }
+    if (model_.has_power_of_stages && HasStagesOfModel()) {
       return Fail(
           "{} has a blocking power for each stage, but schedule {} runs several stages on a "
           "pp_rank "
@@ -86,9 +90,9 @@ class PipelineGraphBuilder {
 
   // The blocking power of the pp_rank above the mean of all pp_ranks. 0 if they have one.
   double AboveMeanW(int pp_rank) const {
-    const std::optional<double> mean_w = profile_.mean_blocking_power_w();
-    if (!mean_w || *mean_w != model_.blocking_power_w) return 0;
-    return profile_.blocking_powers_w()[static_cast<std::size_t>(pp_rank)] - *mean_w;
+    if (!model_.has_power_of_stages) return 0;
+    return profile_.blocking_powers_w()[static_cast<std::size_t>(pp_rank)] -
+           model_.blocking_power_w;
   }
 
   // Whether the pp_ranks run several stages, and the profile numbers the stages as the schedule
@@ -207,6 +211,23 @@ class PipelineGraphBuilder {
                        ranks);
   }
 
+  // A profile often has full backwards and the schedule needs split ones, or the other way round.
+  std::string_view MissingKindRemedy(int pp_rank, int chunk, InstructionKind kind) const {
+    using enum InstructionKind;
+    const auto has = [&](InstructionKind other) {
+      return profile_.Find(pp_rank, chunk, other) != nullptr;
+    };
+    if (kind == kBackward && has(kBackwardInput) && has(kBackwardWeight)) {
+      return "the profile has split backwards: choose a schedule with them, such as zb-h1, or "
+             "profile full backwards, too";
+    }
+    if ((kind == kBackwardInput || kind == kBackwardWeight) && has(kBackward)) {
+      return "the profile has full backwards: choose a schedule with them, such as 1f1b, or "
+             "profile backward_input and backward_weight, too";
+    }
+    return "profile it, or choose a schedule without it";
+  }
+
   tl::unexpected<Error> FailWithMissingEntry(int pp_rank, int chunk, InstructionKind kind) const {
     const std::string missing = OptionSetName(pp_rank, chunk, kind);
     if (chunk >= profile_.chunks() && !HasStagesOfModel()) {
@@ -219,10 +240,8 @@ class PipelineGraphBuilder {
                                  : fmt::format("only {} chunks", profile_.chunks()),
           ModelStagesRemedy());
     }
-    return Fail(InFile(profile_.name()),
-                "{} is missing, which schedule {} runs (profile it, or choose a schedule "
-                "without it)",
-                missing, schedule_.name);
+    return Fail(InFile(profile_.name()), "{} is missing, which schedule {} runs ({})", missing,
+                schedule_.name, MissingKindRemedy(pp_rank, chunk, kind));
   }
 
   void AddDataDependencies() {

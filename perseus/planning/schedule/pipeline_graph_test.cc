@@ -190,7 +190,16 @@ TEST(PipelineGraph, RefusesAProfileThatDoesNotFitTheSchedule) {
               HasSubstr("stage 0 chunk 1 forward is missing"));
   EXPECT_THAT(ErrorOf(BuildInstructionGraph(Generate({"zb-h1", 2, 4}),
                                             MakeProfile(2, 1, {kForward, kBackward}), model)),
-              HasSubstr("stage 0 backward_input is missing, which schedule zb-h1 runs"));
+              HasSubstr("stage 0 backward_input is missing, which schedule zb-h1 runs (the profile "
+                        "has full backwards: choose a schedule with them, such as 1f1b"));
+  EXPECT_THAT(ErrorOf(BuildInstructionGraph(
+                  Generate({"1f1b", 2, 4}),
+                  MakeProfile(2, 1, {kForward, kBackwardInput, kBackwardWeight}), model)),
+              HasSubstr("stage 0 backward is missing, which schedule 1f1b runs (the profile has "
+                        "split backwards: choose a schedule with them, such as zb-h1"));
+  EXPECT_THAT(ErrorOf(BuildInstructionGraph(Generate({"1f1b", 2, 4}), MakeProfile(2, 1, {kForward}),
+                                            model)),
+              HasSubstr("runs (profile it, or choose a schedule without it)"));
   EXPECT_THAT(ErrorOf(BuildInstructionGraph(Generate({"1f1b", 2, 4}), MakeProfile(2, 2), model)),
               HasSubstr("has 2 chunks for each stage, but schedule 1f1b runs 1 on a pp_rank"));
   PipelineModel no_gpus;

@@ -228,7 +228,7 @@ tl::unexpected<Error> HasAnotherCoordinator(const std::filesystem::path& job_dir
   return FailAs(
       ErrorKind::kSystem, InFile((job_directory / kLock).string()),
       "another perseus gives this job its assignment (wait for its tune or verify, or end "
-      "it: it gives back what was in force before)");
+      "it: it restores the previous assignment)");
 }
 
 }  // namespace
