@@ -227,7 +227,7 @@ TEST_F(JobCapTest, AMistakeChangesNothing) {
   ExpectComplaint(Job("cap big " + id + cap), 2, "big and " + id + " are the same job");
   ExpectComplaint(Job("cap big small --power 10W"), 3, "is below the least power of the jobs, ");
   ExpectComplaint(Job("cap big small --power 10"), 3, "a cap of 10 W is below ");
-  ExpectComplaint(Job("cap big --power 2GW"), 2, "2GW is not a power (give a number above 0 with");
+  ExpectComplaint(Job("cap big --power 2GW"), 2, "\"2GW\" is not a power (give a number above 0");
   ExpectComplaint(Job("cap big --until 2020-01-01T20:00" + cap), 2, "is not in the future");
   ExpectComplaint(Job("cap big"), 2, "--power");
   JobWell("end small");

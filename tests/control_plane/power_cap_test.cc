@@ -35,14 +35,15 @@ TEST_F(PowerCapTest, TwoJobsDrawTheirCap) {
     StartNodes(job);
     StartTrainer(job);
   }
-  for (const ServedJob& job : {large, small}) AwaitSteady(job.key, 10);
+  for (const ServedJob& job : {large, small}) AwaitSteady(job.key, 30);
   ASSERT_FALSE(HasFailure());
   double now_w = 0;
-  for (const json& job : Cap(1e6, "--dry-run")["jobs"]) now_w += job["now_w"].get<double>();
+  const json before = Cap(1e6, "--dry-run");
+  for (const json& job : before["jobs"]) now_w += job["now_w"].get<double>();
   const double cap_w = 0.85 * now_w;
   Cap(cap_w, "--until 12h");
-  Steps of_large = AwaitSteady("large", 30).steps;
-  Steps of_small = AwaitSteady("small", 30).steps;
+  const Steps of_large = AwaitSteady("large", 30).steps;
+  const Steps of_small = AwaitSteady("small", 30).steps;
   // The power was measured under the cap. So the second division is right for the real power.
   const json again = Cap(cap_w, "--until 12h");
   const Steps later_large = AwaitSteady("large", 30).steps;
@@ -55,9 +56,13 @@ TEST_F(PowerCapTest, TwoJobsDrawTheirCap) {
                    "{:.1f} W ({:+.2f} %)\n",
                    now_w, cap_w, first_w, 100 * (first_w / cap_w - 1), second_w,
                    100 * (second_w / cap_w - 1))
-            << again.dump(1);
-  EXPECT_LE(second_w, 1.002 * cap_w);
-  EXPECT_GE(second_w, 0.99 * cap_w);
+            << before.dump(1) << again.dump(1) << "\n";
+  // The mean of 30 steps of 12 noisy GPUs.
+  constexpr double kNoise = 0.002;
+  for (const double measured_w : {first_w, second_w}) {
+    EXPECT_LE(measured_w, (1 + kNoise) * cap_w);
+    EXPECT_GE(measured_w, 0.99 * cap_w);
+  }
 }
 
 }  // namespace

@@ -27,11 +27,18 @@ struct Capped {
   std::string key;
   int pipelines = 1;
   double baseline_s = 0;
-  // Measured power divided by planned power, for the plan in force. Nullopt if no step of it was
-  // measured.
-  std::optional<double> correction;
+  // Measured power divided by planned power, for the plan in force. Nullopt if it is unknown.
+  std::optional<double> measured;
   double now_w = 0;  // Measured, or else planned.
   power_share::Job frontier;
+
+  // The power that nodes measure will be the planned power times this factor. Medians of a few
+  // dozen steps are up to 0.5 % off. So a job gets more watts than planned only for the part of the
+  // difference above 1 %. It gets fewer watts for the whole difference, to be safe.
+  double factor() const {
+    constexpr double kGuard = 0.01;
+    return std::max(measured.value_or(1), std::min(1.0, measured.value_or(1) + kGuard));
+  }
 };
 
 std::string CapPath(const std::string& job, const char* rest = "") {
@@ -54,14 +61,15 @@ double PlannedPower(const ordered_json& view, const ordered_json& frontier) {
   return energy_j / assignment->at("time_s").get<double>();
 }
 
-std::optional<double> CorrectionOf(const ordered_json& view) {
+// Compares the medians of measured time and energy with the plan.
+std::optional<double> MeasuredOf(const ordered_json& view) {
   const ordered_json promise =
       view.value("measured", ordered_json::object()).value("promise", ordered_json::object());
   const auto power = [&promise](const char* energy_j, const char* time_s) {
     return promise.value(energy_j, 0.0) / promise.value(time_s, 0.0);
   };
-  const double correction = power("measured_j", "measured_s") / power("promised_j", "promised_s");
-  return correction > 0 && std::isfinite(correction) ? std::optional(correction) : std::nullopt;
+  const double measured = power("measured_j", "measured_s") / power("promised_j", "promised_s");
+  return measured > 0 && std::isfinite(measured) ? std::optional(measured) : std::nullopt;
 }
 
 Result<Capped> ReadJob(ServerClient& server, const std::string& name, std::string& id) {
@@ -80,13 +88,13 @@ Result<Capped> ReadJob(ServerClient& server, const std::string& name, std::strin
   job.key = view.at("key");
   job.pipelines = view.at("pipelines");
   job.baseline_s = frontier->at("baseline").at("time_s");
-  job.correction = CorrectionOf(view);
-  job.now_w = PlannedPower(view, *frontier) * job.correction.value_or(1);
+  job.measured = MeasuredOf(view);
+  job.now_w = PlannedPower(view, *frontier) * job.measured.value_or(1);
   job.frontier.weight =
       job.pipelines * view.at("pp_ranks").get<double>() * view.at("tensor_parallel").get<double>();
   for (const ordered_json& point : frontier->at("points")) {
     job.frontier.points.push_back(
-        {point.at("time_s"), job.pipelines * PowerOf(point) * job.correction.value_or(1)});
+        {point.at("time_s"), job.pipelines * PowerOf(point) * job.factor()});
   }
   return job;
 }
@@ -142,7 +150,7 @@ Result<Caps> Divide(const std::vector<Capped>& jobs, double power_w) {
   Caps caps{.jobs = jobs, .division = std::move(division)};
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     caps.pipeline_w.push_back(RoundedDown(scale * caps.division.shares[i].power_w /
-                                          jobs[i].correction.value_or(1) / jobs[i].pipelines));
+                                          jobs[i].factor() / jobs[i].pipelines));
   }
   return caps;
 }
@@ -156,14 +164,14 @@ std::string FormatCaps(const Caps& caps, const CapFlags& flags) {
     now_w += job.now_w;
     table.AddRow({job.key, PowerText(job.now_w), PowerText(share.power_w),
                   FormatPercent(share.time_s / job.baseline_s - 1),
-                  job.correction ? FormatChange(*job.correction - 1) : ""});
+                  job.measured ? FormatChange(*job.measured - 1) : ""});
   }
   std::string text = table.Format();
   text += fmt::format("now {}, then {} of {}\n", PowerText(now_w), PowerText(caps.division.power_w),
                       PowerText(flags.power_w));
-  text += fmt::format(
-      "lost: the work of {:.4g} of {:.0f} GPUs; every division of this cap loses {:.4g} or more\n",
-      caps.division.loss, caps.gpus(), std::max(0.0, caps.division.bound));
+  text +=
+      fmt::format("lost: the work of {:.4g} of {:.0f} GPUs (in every division: {:.4g} or more)\n",
+                  caps.division.loss, caps.gpus(), std::max(0.0, caps.division.bound));
   if (caps.division.price > 0) {
     text +=
         fmt::format("one kW more gives back the work of {:.3g} GPUs\n", 1e3 * caps.division.price);
@@ -186,7 +194,7 @@ ordered_json CapsJson(const Caps& caps, const CapFlags& flags) {
                      {"cap_w", share.power_w},
                      {"slowdown_percent", 100 * (share.time_s / job.baseline_s - 1)},
                      {"target", {{"kind", "power_cap"}, {"value", caps.pipeline_w[i]}}}};
-    if (job.correction) row["measured"] = *job.correction;
+    if (job.measured) row["measured"] = *job.measured;
     if (!flags.only_shows) row["is_set"] = !caps.refusals[i];
     list.push_back(std::move(row));
   }

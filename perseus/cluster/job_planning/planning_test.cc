@@ -427,7 +427,8 @@ TEST_F(PlanningTest, AStragglerEndsWhileTheTargetIsImpossible) {
 // Returns the targets of the audit trail, and the role that set each.
 std::vector<std::string> TargetsOf(store::Store& store) {
   std::vector<std::string> targets;
-  for (const auto& record : *store.ListAudit({.action = "job.target"})) {
+  const auto records = store.ListAudit({.action = "job.target"});
+  for (const store::AuditRecord& record : *records) {
     targets.push_back(fmt::format("{}: {}", store::RoleOf(record.by), record.after));
   }
   return targets;
