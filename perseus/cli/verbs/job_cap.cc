@@ -237,7 +237,7 @@ Result<void> CheckAllSet(const Caps& caps) {
   }
   if (!first) return {};
   return tl::unexpected(first->In(
-      fmt::format("{} of {} targets are set; the jobs without it keep their target: {}",
+      fmt::format("{} of {} jobs have their cap, and these keep their target: {}",
                   caps.jobs.size() - names.size(), caps.jobs.size(), fmt::join(names, ", "))));
 }
 
