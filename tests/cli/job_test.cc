@@ -207,6 +207,20 @@ TEST_F(JobCapTest, JobsShareTheCap) {
   EXPECT_NEAR(shares[0]["cap_w"].get<double>() / shares[1]["cap_w"].get<double>(), 3, 0.3);
 }
 
+TEST_F(JobCapTest, TheLeastPowerOfTheErrorIsPossible) {
+  const Outcome refused = Job("cap big small --power 10W");
+  ExpectComplaint(refused, 3, "a cap of 10 W is below the least power of the jobs, ");
+  const std::size_t at = refused.err.find("jobs, ") + 6;
+  const std::string least = refused.err.substr(at, refused.err.find(" W (allow") - at);
+  const auto caps = Cap("big small --power " + least + "W");
+  for (const auto& row : caps["jobs"]) EXPECT_EQ(row["is_set"], true);
+  EXPECT_TRUE(Comes([&] {
+    return nlohmann::json::parse(JobWell("show big --json"))["assignment"]["target"]
+        .get<std::string>()
+        .starts_with("power cap");
+  }));
+}
+
 TEST_F(JobCapTest, ADryRunChangesNothing) {
   const std::string shown = JobWell("cap big small --dry-run" + Part(0.9));
   std::istringstream lines(shown);
@@ -225,7 +239,6 @@ TEST_F(JobCapTest, AMistakeChangesNothing) {
                   "job bare has no profile, so its power is unknown (measure it with perseus tune");
   const std::string id = nlohmann::json::parse(JobWell("show big --json"))["id"];
   ExpectComplaint(Job("cap big " + id + cap), 2, "big and " + id + " are the same job");
-  ExpectComplaint(Job("cap big small --power 10W"), 3, "is below the least power of the jobs, ");
   ExpectComplaint(Job("cap big small --power 10"), 3, "a cap of 10 W is below ");
   ExpectComplaint(Job("cap big --power 2GW"), 2, "\"2GW\" is not a power (give a number above 0");
   ExpectComplaint(Job("cap big --until 2020-01-01T20:00" + cap), 2, "is not in the future");

@@ -1,9 +1,10 @@
 // Two jobs share a power cap. The energy counters of the virtual GPUs must show that both together
-// keep it, and leave less than 1 % of it unused.
+// keep it, and leave less than 1 % of it unused. The profile of one job is wrong.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <iostream>
+#include <sstream>
 
 #include "tests/control_plane/served_jobs.h"
 
@@ -18,6 +19,20 @@ class PowerCapTest : public ServedJobs {
     return RunJson(
         fmt::format("job cap large small --power {:.1f}W {} --server {}", power_w, flags, url(0)));
   }
+  // Writes a profile that says 5 % less energy than the GPUs of the job need.
+  void WriteLowProfile(const std::string& key) const {
+    std::istringstream truth(Read(key + ".csv"));
+    std::string low;
+    std::string line;
+    std::getline(truth, line);
+    EXPECT_TRUE(line.ends_with(",energy")) << line;
+    low += line + "\n";
+    while (std::getline(truth, line)) {
+      const std::size_t comma = line.rfind(',') + 1;
+      low += fmt::format("{}{}\n", line.substr(0, comma), 0.95 * std::stod(line.substr(comma)));
+    }
+    Write(key + ".low.csv", low);
+  }
   // The mean power of all GPUs of the job in these steps.
   double MeasuredPower(const std::string& key, const Steps& steps) const {
     const TrueMean mean = MeanOf(TrueStepsOf(key + ".record.csv"), steps.begin, steps.end);
@@ -31,7 +46,9 @@ TEST_F(PowerCapTest, TwoJobsDrawTheirCap) {
   const ServedJob small{"small", 1, 4, 8, {{"c", 4, "run-small"}}};
   for (const ServedJob& job : {large, small}) {
     SetUp(job, "--work-scale 0.4");
-    Register(job, fmt::format("--profile {}.csv", job.key));
+    WriteLowProfile(job.key);
+    const char* profile = job.key == "small" ? "low.csv" : "csv";
+    Register(job, fmt::format("--profile {}.{}", job.key, profile));
     StartNodes(job);
     StartTrainer(job);
   }

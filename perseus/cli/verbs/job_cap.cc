@@ -22,6 +22,10 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// A share is this much above the frontier, so that the rounded target is not below it: a target
+// just below the least power has no plan.
+constexpr double kRoom = 1 + 2e-5;
+
 // A job as the server knows it. Powers are those of the whole job.
 struct Capped {
   std::string key;
@@ -94,7 +98,7 @@ Result<Capped> ReadJob(ServerClient& server, const std::string& name, std::strin
       job.pipelines * view.at("pp_ranks").get<double>() * view.at("tensor_parallel").get<double>();
   for (const ordered_json& point : frontier->at("points")) {
     job.frontier.points.push_back(
-        {point.at("time_s"), job.pipelines * PowerOf(point) * job.factor()});
+        {point.at("time_s"), job.pipelines * PowerOf(point) * job.factor() * kRoom});
   }
   return job;
 }
@@ -114,7 +118,7 @@ Result<std::vector<Capped>> ReadCapped(ServerClient& server,
   return jobs;
 }
 
-// Rounds down to six digits, so that targets are easy to read.
+// Rounds down to six digits, so that targets are easy to read. kRoom is for the rounding.
 double RoundedDown(double value) {
   const double unit = std::pow(10, std::floor(std::log10(value)) - 5);
   const double rounded = std::stod(fmt::format("{:.6g}", std::floor(value / unit) * unit));
