@@ -160,7 +160,7 @@ Result<Caps> Divide(const std::vector<Capped>& jobs, double power_w) {
 }
 
 std::string FormatCaps(const Caps& caps, const CapFlags& flags) {
-  Table table({"job", "now", "cap", "slowdown", "measured"});
+  Table table({"job", "now", "cap", "least slowdown", "measured"});
   double now_w = 0;
   for (std::size_t i = 0; i < caps.jobs.size(); ++i) {
     const Capped& job = caps.jobs[i];
