@@ -21,6 +21,7 @@ using perseus::fuzz::Require;
 using perseus::json_file::Node;
 using perseus::server::ReadBody;
 
+constexpr perseus::Milliseconds kNow = 1'000'000;
 constexpr int kGpus = 8;
 
 bool IsOneLine(std::string_view text) {
@@ -35,10 +36,10 @@ void RequireProblem(const perseus::http::Problem& problem) {
 
 void RequireError(const perseus::Error& error) { Require(IsOneLine(error.Message())); }
 
-void ReadTargetAgain(const perseus::plan::Target& target) {
-  const std::string body = job_planning::TargetJson(target).dump();
-  const auto again = job_planning::ParseTarget(body, target.gpus);
-  Require(again.has_value() && job_planning::TargetJson(*again).dump() == body);
+void ReadTargetAgain(const job_planning::JobTarget& target) {
+  const std::string body = job_planning::JobTargetJson(target).dump();
+  const auto again = job_planning::ParseJobTarget(body, target.target.gpus);
+  Require(again.has_value() && job_planning::JobTargetJson(*again).dump() == body);
 }
 
 void ReadJob(std::string_view text) {
@@ -47,12 +48,12 @@ void ReadJob(std::string_view text) {
   const auto stored = job_planning::StoredJobSpec(nlohmann::json::parse(text).dump());
   Require(stored.has_value() && stored->key == spec->key);
   Require(stored->planned.schedule.pp_ranks.size() == spec->planned.schedule.pp_ranks.size());
-  ReadTargetAgain(spec->target);
+  ReadTargetAgain({.target = spec->target});
 }
 
 void ReadTarget(std::string_view text) {
   const auto target = ReadBody(text, job_planning::kDeepestJobSpec, [](const Node& node) {
-    return job_planning::ReadTarget(node, kGpus);
+    return job_planning::ReadNewTarget(node, {.target = {.gpus = kGpus}}, kNow);
   });
   if (!target) return RequireProblem(target.error());
   ReadTargetAgain(*target);

@@ -66,6 +66,7 @@ constexpr const char* kVerbs[] = {
     "nodes",
     "job show x",
     "job target x --min-energy",
+    "job cap x --power 1kW",
     "job plan x",
     "job register x --schedule 1f1b --pp-ranks 4 --microbatches 8 --blocking-power 80",
     "token list",

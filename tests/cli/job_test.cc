@@ -1,8 +1,10 @@
 // Tests `perseus job` and `perseus jobs` with a real server.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <csignal>
+#include <sstream>
 
 #include "perseus/base/file.h"
 #include "tests/cli/program.h"
@@ -155,6 +157,95 @@ TEST_F(JobProgramTest, TargetsAreRequiredAndShownInWords) {
   EXPECT_THAT(JobWell("show run7"), HasSubstr("target: " + words));
   JobWell("target run7 --deadline 1");
   EXPECT_THAT(Jobs(), HasSubstr("deadline 1 s"));
+}
+
+class JobCapTest : public JobProgramTest {
+ protected:
+  JobCapTest() {
+    MakeProfile();
+    const std::string flags = " --profile profile.csv" + std::string(kJob);
+    JobWell("register big --pipelines 3" + flags);
+    JobWell("register small" + flags);
+    // The server computes the frontiers.
+    EXPECT_TRUE(Comes([&] { return Job("cap big small --power 1MW --dry-run").status == 0; }));
+    now_w_ = Cap("big small --power 1MW --dry-run")["power_w"];
+  }
+
+  nlohmann::json Cap(const std::string& arguments) const {
+    return nlohmann::json::parse(JobWell("cap " + arguments + " --json"));
+  }
+  nlohmann::json TargetOf(const std::string& job) const {
+    return nlohmann::json::parse(JobWell("show " + job + " --json"))["target"];
+  }
+  // A part of the power that both jobs draw without a cap.
+  std::string Part(double part) const { return fmt::format(" --power {:.0f}W ", part * now_w_); }
+
+  double now_w_ = 0;
+};
+
+TEST_F(JobCapTest, JobsShareTheCap) {
+  const auto caps = Cap("big small --until 1h" + Part(0.85));
+  EXPECT_NEAR(caps["power_w"].get<double>(), 0.85 * now_w_, 1);
+  EXPECT_GT(caps["lost_gpus"], 0.01);
+  EXPECT_NEAR(caps["lost_gpus"].get<double>(), caps["least_lost_gpus"].get<double>(), 1e-6);
+  double planned_w = 0;
+  for (const auto& row : caps["jobs"]) {
+    const std::string job = row["job"];
+    const auto target = TargetOf(job);
+    EXPECT_EQ(target["kind"], "power_cap");
+    EXPECT_EQ(target["value"], row["target"]["value"]);
+    EXPECT_EQ(target["then"]["kind"], "slowdown");
+    planned_w += (job == "big" ? 3 : 1) * target["value"].get<double>();
+  }
+  EXPECT_LE(planned_w, 0.85 * now_w_ + 1);
+  EXPECT_GT(planned_w, 0.849 * now_w_);
+  EXPECT_THAT(JobWell("show big"),
+              ContainsRegex("target: power cap .* until .*Z, then no slowdow"));
+  EXPECT_THAT(Audit("--action job.target --limit 2 --json"), HasSubstr("\"then\":{\"kind\""));
+  // The jobs are alike, so each GPU gets as much.
+  const auto& shares = caps["jobs"];
+  EXPECT_NEAR(shares[0]["cap_w"].get<double>() / shares[1]["cap_w"].get<double>(), 3, 0.3);
+}
+
+TEST_F(JobCapTest, TheLeastPowerOfTheErrorIsPossible) {
+  const Outcome refused = Job("cap big small --power 10W");
+  ExpectComplaint(refused, 3, "a cap of 10 W is below the least power of the jobs, ");
+  const std::size_t at = refused.err.find("jobs, ") + 6;
+  const std::string least = refused.err.substr(at, refused.err.find(" W (allow") - at);
+  const auto caps = Cap("big small --power " + least + "W");
+  for (const auto& row : caps["jobs"]) EXPECT_EQ(row["is_set"], true);
+  EXPECT_TRUE(Comes([&] {
+    return nlohmann::json::parse(JobWell("show big --json"))["assignment"]["target"]
+        .get<std::string>()
+        .starts_with("power cap");
+  }));
+}
+
+TEST_F(JobCapTest, ADryRunChangesNothing) {
+  const std::string shown = JobWell("cap big small --dry-run" + Part(0.9));
+  std::istringstream lines(shown);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+  EXPECT_THAT(shown, ContainsRegex("big +[0-9.]+ W +[0-9.]+ W +[0-9.]+ %"));
+  EXPECT_THAT(shown, ContainsRegex("\nlost: the work of [0-9.]+ of 16 GPUs"));
+  EXPECT_THAT(shown, HasSubstr("\nno target is set (--dry-run)\n"));
+  EXPECT_EQ(TargetOf("big")["kind"], "slowdown");
+}
+
+TEST_F(JobCapTest, AMistakeChangesNothing) {
+  JobWell("register bare" + std::string(kShape) + "--blocking-power 80");
+  const std::string cap = Part(0.9);
+  ExpectComplaint(Job("cap big nobody" + cap), 2, "nobody");
+  ExpectComplaint(Job("cap big bare" + cap), 2,
+                  "job bare has no profile, so its power is unknown (measure it with perseus tune");
+  const std::string id = nlohmann::json::parse(JobWell("show big --json"))["id"];
+  ExpectComplaint(Job("cap big " + id + cap), 2, "big and " + id + " are the same job");
+  ExpectComplaint(Job("cap big small --power 10"), 3, "a cap of 10 W is below ");
+  ExpectComplaint(Job("cap big --power 2GW"), 2, "\"2GW\" is not a power (give a number above 0");
+  ExpectComplaint(Job("cap big --until 2020-01-01T20:00" + cap), 2, "is not in the future");
+  ExpectComplaint(Job("cap big"), 2, "--power");
+  JobWell("end small");
+  ExpectComplaint(Job("cap big small" + cap), 2, "small has ended");
+  EXPECT_EQ(TargetOf("big")["kind"], "slowdown");
 }
 
 TEST_F(JobProgramTest, RemediesAreCommands) {

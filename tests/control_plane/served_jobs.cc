@@ -34,15 +34,17 @@ void ServedJobs::StartTrainer(const ServedJob& job) {
     nodes += fmt::format("--node {0}.toml --agent {0}.sock --job-directory {1} ", node.name,
                          node.directory);
   }
-  trainer_ = Start(fmt::format(
+  trainers_[job.key] = Start(fmt::format(
       "trainer --job {0}.toml {1} --record {0}.record.csv --timeout 300 --json >{0}.out 2>{0}.err",
       job.key, nodes));
-  trained_ = job.key;
 }
 
 void ServedJobs::EndTrainer() {
-  Kill(trainer_, SIGTERM);
-  EXPECT_EQ(Read(trained_ + ".err"), "");
+  for (const auto& [key, trainer] : trainers_) {
+    Kill(trainer, SIGTERM);
+    EXPECT_EQ(Read(key + ".err"), "");
+  }
+  trainers_.clear();
 }
 
 void ServedJobs::StartNodes(const ServedJob& job) {

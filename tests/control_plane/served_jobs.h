@@ -3,6 +3,7 @@
 // `perseus job show`.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -33,8 +34,9 @@ class ServedJobs : public Served {
   void SetUp(const ServedJob& job, const std::string& synth_flags);
   // Runs `perseus job register`. If the flags contain a profile, the server plans the job.
   void Register(const ServedJob& job, const std::string& flags = "");
-  // Starts the trainer. When the trainer ends, it writes its steps to KEY.record.csv.
+  // Starts a trainer. When it ends, it writes its steps to KEY.record.csv.
   void StartTrainer(const ServedJob& job);
+  // Ends all trainers.
   void EndTrainer();
   // Starts a `perseus node` for each job directory. The log of a node is NAME.node.log.
   void StartNodes(const ServedJob& job);
@@ -57,8 +59,7 @@ class ServedJobs : public Served {
   // The flag with the URLs. The URL of the last replica comes first, because tests cut off the
   // other replicas.
   std::string server() const { return " --server " + urls(servers() - 1) + " "; }
-  pid_t trainer_ = 0;
-  std::string trained_;  // The key of the trainer's job.
+  std::map<std::string, pid_t> trainers_;  // By the key of the job.
 };
 
 }  // namespace perseus

@@ -14,6 +14,7 @@
 #include "perseus/cli/flags/server_flags.h"
 #include "perseus/cli/flags/switch_flags.h"
 #include "perseus/cli/flags/target_flags.h"
+#include "perseus/cli/verbs/job_cap.h"
 #include "perseus/cli/verbs/job_text.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/cluster/job_planning/job_spec.h"
@@ -32,6 +33,7 @@ constexpr const char* kJobExamples =
     "  perseus job register gpt3-run7 --job job.toml --profile profile.csv\n"
     "  perseus job show gpt3-run7\n"
     "  perseus job target gpt3-run7 --slowdown 5\n"
+    "  perseus job cap gpt3-run7 llama-run2 --power 2MW --until 20:00\n"
     "  perseus job straggler gpt3-run7 1 --slowdown 25 --starts-in 30 \\\n"
     "      --expires-in 600\n"
     "  perseus job straggler gpt3-run7 1 --over\n"
@@ -51,6 +53,7 @@ struct Flags {
   std::string owner;
   std::string user;
   TargetFlags targets;
+  CapFlags cap;
   std::string plan = "current";
   int dp_rank = 0;
   std::optional<double> slowdown_percent;
@@ -247,7 +250,10 @@ Result<void> SetTarget(const Streams& streams, ServerClient& server, const Flags
   PERSEUS_ASSIGN_OR_RETURN(const auto set,
                            server.Send("PUT", PathOf(flags, "/target"), JsonText(target)));
   if (flags.as_json) return streams.Print(JsonText(set, 2) + "\n");
-  return streams.Print(fmt::format("job {}: {}\n", flags.job, set.at("name").get<std::string>()));
+  // Everywhere, a target is for one pipeline.
+  return streams.Print(fmt::format(
+      "job {}: {}{}\n", flags.job, set.at("name").get<std::string>(),
+      flags.targets.power_caps_w.empty() ? "" : " for each pipeline (perseus job cap caps jobs)"));
 }
 
 Result<void> ReportStraggler(const Streams& streams, ServerClient& server, const Flags& flags) {
@@ -294,6 +300,10 @@ Result<void> PrintPlan(const Streams& streams, ServerClient& server, const Flags
         "the server's answer is not a plan (is it a perseus server, and of this version?)");
   }
   return streams.Print(plan);
+}
+
+Result<void> Cap(const Streams& streams, ServerClient& server, const Flags& flags) {
+  return CapJobs(streams, server, flags.cap, flags.as_json);
 }
 
 Result<void> End(const Streams& streams, ServerClient& server, const Flags& flags) {
@@ -350,9 +360,13 @@ Verb AddJobVerb(CLI::App& program) {
   verb->require_subcommand(1);
   using Run = Result<void> (*)(const Streams&, ServerClient&, const Flags&);
   auto actions = std::make_shared<std::vector<std::pair<CLI::App*, Run>>>();
-  const auto add = [&](const char* name, const char* about, const char* scope, Run run) {
+  enum class Jobs { kOne, kMany };
+  const auto add = [&](const char* name, const char* about, const char* scope, Run run,
+                       Jobs jobs = Jobs::kOne) {
     CLI::App* sub = verb->add_subcommand(name, about);
-    FlagAdder{*sub}("job", flags->job, "JOB", "Key or id of the job")->required();
+    if (jobs == Jobs::kOne) {
+      FlagAdder{*sub}("job", flags->job, "JOB", "Key or id of the job")->required();
+    }
     AddServerFlags(*sub, flags->server, scope);
     if (scope == std::string_view("job")) AddReasonFlag(*sub, flags->server);
     // `plan` has no flag --json, because a plan file is already JSON.
@@ -365,6 +379,9 @@ Verb AddJobVerb(CLI::App& program) {
   add("show", "Show the state of the job, its assignment and its nodes", "read", Show);
   AddTargetFlags(*add("target", "Set another target while the job runs", "job", SetTarget),
                  flags->targets, Targets::kOne);
+  AddCapFlags(*add("cap", "Divide a power cap among jobs, with the least loss of work", "job", Cap,
+                   Jobs::kMany),
+              flags->cap);
   FlagAdder{*add("plan", "Print a plan file", "read", PrintPlan)}(
       "plan", flags->plan, "PLAN",
       "current, no-slowdown, slowdown-5, deadline-2.9s, least-energy, … (default: current)");

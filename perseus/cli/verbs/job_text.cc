@@ -144,9 +144,9 @@ std::string NumberText(const ordered_json& json, const char* key, const char* fo
 }
 
 std::string TargetText(const ordered_json& target) {
-  const auto known = job_planning::ParseTarget(JsonText(target), 1);
+  const auto known = job_planning::ParseJobTarget(JsonText(target), 1);
   // A newer server may have other targets.
-  return known ? Describe(*known) : target.at("kind").get<std::string>();
+  return known ? plan::Describe(known->target) : target.at("kind").get<std::string>();
 }
 
 std::string FormatStragglers(const ordered_json& stragglers) {
@@ -189,7 +189,13 @@ std::string FormatJob(const ordered_json& job) {
       Counted(job.at("pp_ranks").get<int>(), "pp_rank"),
       Counted(job.at("tensor_parallel").get<int>(), "GPU"), job.at("schedule").get<std::string>(),
       Counted(job.at("microbatches").get<int>(), "microbatch"));
-  text += fmt::format("target: {}\n", TargetText(job.at("target")));
+  const ordered_json& target = job.at("target");
+  text += fmt::format("target: {}", TargetText(target));
+  if (target.contains("expires")) {
+    text += fmt::format(" until {}, then {}", target["expires"].get<std::string>(),
+                        TargetText(target.at("then")));
+  }
+  text += "\n";
   text += FormatTraining(job);
   if (job.contains("problem")) text += "problem: " + job["problem"].get<std::string>() + "\n";
   if (job.at("detect_stragglers") == false) text += "stragglers are not detected, only reported\n";

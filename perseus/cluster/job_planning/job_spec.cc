@@ -1,11 +1,14 @@
 #include "perseus/cluster/job_planning/job_spec.h"
 
+#include <fmt/core.h>
+
 #include <array>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/limits.h"
 #include "perseus/base/number.h"
+#include "perseus/base/time_text.h"
 #include "perseus/base/units.h"
 #include "perseus/planning/hardware_facts/assumed.h"
 #include "perseus/planning/job/job.h"
@@ -26,6 +29,7 @@ constexpr std::int64_t kMaxForwards = 100'000;
 constexpr std::int64_t kMaxGpus = 10'000'000;
 constexpr NumberRange kChangesRange{0, 1e6, "clock changes per second"};
 constexpr NumberRange kJoulesRange{0, kMostJoules, "joules"};
+constexpr double kMostSecondsOfTarget = 1e8;  // Three years.
 
 struct KindName {
   Kind kind;
@@ -156,6 +160,27 @@ std::string ReadUser(const Node& node) {
   return user;
 }
 
+constexpr std::string_view kTargetKeys[] = {"kind", "value", "gpu_hour"};
+
+// Ignores other keys.
+plan::Target ReadKnownKeys(const Node& node, int gpus) {
+  plan::Target target;
+  target.kind = ReadKind(node.Member("kind"));
+  target.gpus = gpus;
+  const NumberRange range = plan::ValueRange(target.kind);
+  if (TakesValue(target.kind)) {
+    target.value = node.Member("value").Number(range.least, range.most, range.unit);
+  } else if (node.Has("value")) {
+    ThrowAt(node.Member("value").path, "has no meaning for this kind of target (leave it out)");
+  }
+  if (target.kind == Kind::kPrice) {
+    target.gpu_hour = node.Member("gpu_hour").Number(range.least, range.most, "dollars");
+  } else if (node.Has("gpu_hour")) {
+    ThrowAt(node.Member("gpu_hour").path, "is only for a price (leave it out)");
+  }
+  return target;
+}
+
 }  // namespace
 
 std::string ReadRegisteredKey(const Node& body) {
@@ -239,22 +264,8 @@ std::string ReadOwner(const Node& node) {
 }
 
 plan::Target ReadTarget(const Node& node, int gpus) {
-  node.RequireObject({"kind", "value", "gpu_hour"});
-  plan::Target target;
-  target.kind = ReadKind(node.Member("kind"));
-  target.gpus = gpus;
-  const NumberRange range = plan::ValueRange(target.kind);
-  if (TakesValue(target.kind)) {
-    target.value = node.Member("value").Number(range.least, range.most, range.unit);
-  } else if (node.Has("value")) {
-    ThrowAt(node.Member("value").path, "has no meaning for this kind of target (leave it out)");
-  }
-  if (target.kind == Kind::kPrice) {
-    target.gpu_hour = node.Member("gpu_hour").Number(range.least, range.most, "dollars");
-  } else if (node.Has("gpu_hour")) {
-    ThrowAt(node.Member("gpu_hour").path, "is only for a price (leave it out)");
-  }
-  return target;
+  node.RequireObject(kTargetKeys);
+  return ReadKnownKeys(node, gpus);
 }
 
 nlohmann::ordered_json TargetJson(const plan::Target& target) {
@@ -267,9 +278,47 @@ nlohmann::ordered_json TargetJson(const plan::Target& target) {
   return json;
 }
 
-Result<plan::Target> ParseTarget(std::string_view text, int gpus) {
-  return json_file::Read(text, "the job's target", kDeepestJobSpec,
-                         [gpus](const Node& node) { return ReadTarget(node, gpus); });
+JobTarget ReadNewTarget(const Node& node, const JobTarget& before, Milliseconds now) {
+  node.RequireObject({"kind", "value", "gpu_hour", "expires_in"});
+  JobTarget target{.target = ReadKnownKeys(node, before.target.gpus)};
+  if (!node.Has("expires_in")) return target;
+  target.expires =
+      now + FromSeconds(node.Member("expires_in").Number(1, kMostSecondsOfTarget, "seconds"));
+  target.then = before.expires == 0 ? before.target : before.then;
+  return target;
+}
+
+Result<JobTarget> TargetOf(const store::JobRecord& job, const plan::Target& registered) {
+  if (job.target.empty()) return JobTarget{.target = registered};
+  return ParseJobTarget(job.target, registered.gpus);
+}
+
+Result<JobTarget> ParseJobTarget(std::string_view text, int gpus) {
+  return json_file::Read(text, "the job's target", kDeepestJobSpec, [gpus](const Node& node) {
+    node.RequireObject({"kind", "value", "gpu_hour", "expires", "then"});
+    JobTarget target{.target = ReadKnownKeys(node, gpus)};
+    if (!node.Has("expires")) return target;
+    const Node expires = node.Member("expires");
+    const auto time = ParseTime(expires.Text());
+    if (!time) ThrowAt(expires.path, "is not a time (expected 2026-11-30T20:00:00.000Z)");
+    target.expires = *time;
+    target.then = ReadTarget(node.Member("then"), gpus);
+    return target;
+  });
+}
+
+nlohmann::ordered_json JobTargetJson(const JobTarget& target) {
+  auto json = TargetJson(target.target);
+  if (target.expires == 0) return json;
+  json["expires"] = TimeText(target.expires);
+  json["then"] = TargetJson(target.then);
+  return json;
+}
+
+std::string Describe(const JobTarget& target) {
+  if (target.expires == 0) return plan::Describe(target.target);
+  return fmt::format("{} until {}, then {}", plan::Describe(target.target),
+                     TimeText(target.expires), plan::Describe(target.then));
 }
 
 std::optional<plan::Target> TargetOfSlug(std::string_view slug) {

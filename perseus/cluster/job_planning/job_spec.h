@@ -10,6 +10,8 @@
 
 #include "perseus/base/json_file.h"
 #include "perseus/base/result.h"
+#include "perseus/base/units.h"
+#include "perseus/cluster/store/records.h"
 #include "perseus/planning/plan/target.h"
 #include "perseus/planning/plan_file/plan_file.h"
 
@@ -50,10 +52,29 @@ std::string ReadJobKey(const json_file::Node& node);
 // Reads the name of a team or a person.
 std::string ReadOwner(const json_file::Node& node);
 
+// The target of a job. It may end by itself.
+struct JobTarget {
+  plan::Target target;
+  // When the job returns to the target `then`. 0: never.
+  Milliseconds expires = 0;
+  plan::Target then = {};
+};
+
 // Reads {"kind": "slowdown", "value": 5}. `gpus`: the number of GPUs of the pipeline, for prices.
 plan::Target ReadTarget(const json_file::Node& node, int gpus);
-Result<plan::Target> ParseTarget(std::string_view text, int gpus);
 nlohmann::ordered_json TargetJson(const plan::Target& target);
+
+// Reads the body of PUT …/target at `now`: a target that may have `expires_in`, in seconds. Such a
+// target returns to `before`, or to the target to which `before` returns.
+JobTarget ReadNewTarget(const json_file::Node& node, const JobTarget& before, Milliseconds now);
+// Returns the target of the job from the store, or `registered` if the job has no other target.
+Result<JobTarget> TargetOf(const store::JobRecord& job, const plan::Target& registered);
+// Reads and writes a target as the store and the answers of the server have it: {"kind":
+// "power_cap", "value": 1000, "expires": "2026-11-30T20:00:00.000Z", "then": {"kind": …}}.
+Result<JobTarget> ParseJobTarget(std::string_view text, int gpus);
+nlohmann::ordered_json JobTargetJson(const JobTarget& target);
+// "power cap 1000 W until 2026-11-30T20:00:00.000Z, then no slowdown".
+std::string Describe(const JobTarget& target);
 
 // Returns the target of "no-slowdown", "slowdown-5", "deadline-2.9s", … (Slug in plan/target.h).
 // Returns nullopt if the text is not a slug. Also returns nullopt for the slug of a price target,

@@ -121,12 +121,38 @@ TEST(Targets, AreReadFromSlugs) {
 TEST(Targets, AreReadFromTheirJson) {
   const plan::Target target{
       .kind = plan::Target::Kind::kPrice, .value = 0.1, .gpu_hour = 2.5, .gpus = 4};
-  const auto again = ParseTarget(TargetJson(target).dump(), 4);
+  const auto again = ParseJobTarget(TargetJson(target).dump(), 4);
   ASSERT_TRUE(again) << again.error().Message();
-  EXPECT_EQ(again->kind, target.kind);
-  EXPECT_EQ(again->value, target.value);
-  EXPECT_EQ(again->gpu_hour, target.gpu_hour);
-  EXPECT_EQ(again->gpus, 4);
+  EXPECT_EQ(again->target.kind, target.kind);
+  EXPECT_EQ(again->target.value, target.value);
+  EXPECT_EQ(again->target.gpu_hour, target.gpu_hour);
+  EXPECT_EQ(again->target.gpus, 4);
+  EXPECT_EQ(again->expires, Milliseconds(0));
+}
+
+JobTarget NewTarget(const char* body, const JobTarget& before) {
+  return json_file::Read(
+             body, "body", kDeepestJobSpec,
+             [&](const json_file::Node& node) { return ReadNewTarget(node, before, 1'000'000); })
+      .value();
+}
+
+TEST(Targets, ATargetThatExpiresReturnsToTheLastOneThatDoesNot) {
+  const JobTarget registered{.target = {.value = 5}};
+  const JobTarget first =
+      NewTarget(R"({"kind": "power_cap", "value": 1000, "expires_in": 60})", registered);
+  const JobTarget second =
+      NewTarget(R"({"kind": "power_cap", "value": 900, "expires_in": 1800.5})", first);
+  EXPECT_EQ(first.expires, Milliseconds(1'060'000));
+  const std::string text = JobTargetJson(second).dump();
+  EXPECT_EQ(text, R"({"kind":"power_cap","value":900.0,"expires":"1970-01-01T00:46:40.500Z",)"
+                  R"("then":{"kind":"slowdown","value":5.0}})");
+  const auto again = ParseJobTarget(text, 4);
+  ASSERT_TRUE(again) << again.error().Message();
+  EXPECT_EQ(JobTargetJson(*again).dump(), text);
+  EXPECT_EQ(again->then.gpus, 4);
+  EXPECT_EQ(Describe(*again), "power cap 900 W until 1970-01-01T00:46:40.500Z, then 5 % slowdown");
+  EXPECT_EQ(NewTarget(R"({"kind": "edp"})", second).expires, Milliseconds(0));
 }
 
 }  // namespace

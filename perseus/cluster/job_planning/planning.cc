@@ -268,25 +268,31 @@ store::PlanningOutcome Failed(const PlanningInput& input, const Error& error) {
           .again_at = NextChange(input.stragglers, input.now)};
 }
 
-Result<plan::Target> StoredTarget(const store::JobRecord& job, const plan::Target& registered) {
-  if (job.target.empty()) return registered;
-  return ParseTarget(job.target, registered.gpus);
-}
-
-}  // namespace
-
-Result<store::PlanningOutcome> PlanJob(const PlanningInput& input) {
+// Plans the job for its target.
+Result<store::PlanningOutcome> PlanOnce(const PlanningInput& input) {
   if (!input.profile) {
     return store::PlanningOutcome{.generation = input.job.generation,
                                   .status = store::JobStatus::kWaiting};
   }
   auto job = PrepareJob(input.job, *input.profile);
   if (!job) return Failed(input, job.error());
-  auto target = StoredTarget(input.job, job->spec.target);
+  const auto target = TargetOf(input.job, job->spec.target);
   if (!target) return Failed(input, target.error());
-  auto outcome = PlanPrepared(input, *job, *target);
+  auto outcome = PlanPrepared(input, *job, target->target);
   if (outcome || outcome.error().kind == ErrorKind::kSystem) return outcome;
   return Failed(input, outcome.error());
+}
+
+}  // namespace
+
+Result<store::PlanningOutcome> PlanJob(const PlanningInput& input) {
+  Result<store::PlanningOutcome> outcome = PlanOnce(input);
+  // GPUs do not matter for the time. A target that cannot be read does not end.
+  const auto target = TargetOf(input.job, {});
+  if (outcome && target && target->expires != 0) {
+    outcome->again_at = std::min(outcome->again_at.value_or(target->expires), target->expires);
+  }
+  return outcome;
 }
 
 Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::ProfileRecord& profile) {

@@ -424,5 +424,67 @@ TEST_F(PlanningTest, AStragglerEndsWhileTheTargetIsImpossible) {
   EXPECT_EQ(*store_->NextPlanningTime(), now_ + 60'000);
 }
 
+// Returns the targets of the audit trail, and the role that set each.
+std::vector<std::string> TargetsOf(store::Store& store) {
+  std::vector<std::string> targets;
+  const auto records = store.ListAudit({.action = "job.target"});
+  for (const store::AuditRecord& record : *records) {
+    targets.push_back(fmt::format("{}: {}", store::RoleOf(record.by), record.after));
+  }
+  return targets;
+}
+
+TEST_F(PlanningTest, ATargetThatExpiresGivesWayToTheTargetBefore) {
+  PlanWithProfile();
+  const store::Author ann{.id = "t-1", .name = "ann", .role = store::Scope::kOperator};
+  JobTarget cap{.target = {.value = 10}, .expires = now_ + 60'000, .then = {.value = 5}};
+  ASSERT_TRUE(store_->SetTarget(job_, JobTargetJson(cap).dump(), now_, ann));
+  Plan();
+  EXPECT_EQ(Assignment().target, "10 % slowdown");
+  now_ += 59'999;
+  EXPECT_EQ(Plan(), 0);
+  now_ += 1;
+  // Two replicas find the expired target. One of them replaces it.
+  ASSERT_TRUE(GatherPlanningInput(*store_, job_, now_));
+  ASSERT_TRUE(GatherPlanningInput(*store_, job_, now_));
+  EXPECT_GE(Plan(), 1);
+  EXPECT_EQ(Assignment().target, "5 % slowdown");
+  EXPECT_THAT(TargetsOf(*store_), ElementsAre(HasSubstr("operator: {\"kind\":\"slowdown\""),
+                                              R"(server: {"kind":"slowdown","value":5.0})"));
+  now_ += 60'000;
+  EXPECT_EQ(Plan(), 0);
+}
+
+TEST_F(PlanningTest, ATargetOfAPersonStaysWhenTheOneBeforeWouldExpire) {
+  PlanWithProfile();
+  const JobTarget cap{.target = {.value = 10}, .expires = now_ + 60'000};
+  ASSERT_TRUE(store_->SetTarget(job_, JobTargetJson(cap).dump(), now_));
+  Plan();
+  ASSERT_TRUE(store_->SetTarget(job_, R"({"kind":"slowdown","value":20})", now_));
+  now_ += 60'000;
+  Plan();
+  EXPECT_EQ(Assignment().target, "20 % slowdown");
+}
+
+// Also without a profile, and if no plan is possible.
+TEST_F(PlanningTest, ATargetWithoutAPlanExpires) {
+  const JobTarget first{.target = {.value = 10}, .expires = now_ + 60'000};
+  ASSERT_TRUE(store_->SetTarget(job_, JobTargetJson(first).dump(), now_));
+  Plan();
+  now_ += 60'000;
+  Plan();
+  EXPECT_EQ(Job().target, R"({"kind":"slowdown","value":0.0})");
+  PlanWithProfile();
+  using Kind = plan::Target::Kind;
+  const JobTarget second{.target = {.kind = Kind::kDeadline, .value = 0.001},
+                         .expires = now_ + 60'000};
+  ASSERT_TRUE(store_->SetTarget(job_, JobTargetJson(second).dump(), now_));
+  Plan();
+  EXPECT_EQ(Job().status, store::JobStatus::kFailed);
+  now_ += 60'000;
+  Plan();
+  EXPECT_EQ(Job().status, store::JobStatus::kPlanned);
+}
+
 }  // namespace
 }  // namespace perseus::job_planning

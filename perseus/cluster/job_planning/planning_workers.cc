@@ -6,6 +6,7 @@
 #include <chrono>
 #include <exception>
 
+#include "perseus/base/json_text.h"
 #include "perseus/base/random_id.h"
 #include "perseus/cluster/job_planning/first_step.h"
 
@@ -33,12 +34,28 @@ class RunningPlanning {
   const std::stop_token stop_;
 };
 
+// Returns whether the target of the job had expired. Replaces only this target, so several replicas
+// replace it once, and a target that somebody sets in the meantime stays.
+Result<bool> EndExpiredTarget(store::Store& store, const store::JobRecord& job, Milliseconds now) {
+  const auto target = TargetOf(job, {});
+  if (!target || target->expires == 0 || target->expires > now) return false;
+  PERSEUS_RETURN_IF_ERROR(store.ReplaceTarget(job.id, job.target,
+                                              JsonText(TargetJson(target->then)), now,
+                                              {.reason = "the target before has expired"}));
+  return true;
+}
+
 }  // namespace
 
 Result<std::optional<PlanningInput>> GatherPlanningInput(store::Store& store,
                                                          const std::string& job, Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(auto record, store.FindJob(job));
   if (!record || record->ended != 0) return std::optional<PlanningInput>();
+  PERSEUS_ASSIGN_OR_RETURN(const bool has_expired, EndExpiredTarget(store, *record, now));
+  if (has_expired) {
+    PERSEUS_ASSIGN_OR_RETURN(record, store.FindJob(job));
+    if (!record || record->ended != 0) return std::optional<PlanningInput>();
+  }
   PERSEUS_ASSIGN_OR_RETURN(auto profile, store.FindProfile(job));
   PERSEUS_ASSIGN_OR_RETURN(auto stragglers, store.ListStragglers(job));
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, store.FindNewestAssignment(job));

@@ -68,7 +68,8 @@ class PlanningWorkers {
   std::vector<std::thread> threads_;
 };
 
-// Reads the input of PlanJob from the store. Empty if the job does not exist or has ended.
+// Reads the input of PlanJob from the store. Empty if the job does not exist or has ended. If the
+// target of the job has expired, first returns the job to the target that comes then.
 Result<std::optional<PlanningInput>> GatherPlanningInput(store::Store& store,
                                                          const std::string& job, Milliseconds now);
 

@@ -63,6 +63,32 @@ TEST_F(ControlPlaneTest, APowerCapBelowTheLeastEnergyIsATarget) {
   EXPECT_EQ(answer.status, 200) << answer.body;
 }
 
+TEST_F(ControlPlaneTest, ATargetThatExpiresShowsWhatComesThen) {
+  PlanJob("run");
+  const auto set = [this](const std::string& body) {
+    return Send("PUT", "/v1/jobs/run/target", body);
+  };
+  const auto answer = set(R"({"kind": "slowdown", "value": 20, "expires_in": 3600})");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const json target = Get("/v1/jobs/run")["target"];
+  EXPECT_EQ(json::parse(answer.body)["target"], target);
+  EXPECT_EQ(target["value"], 20);
+  EXPECT_THAT(target["expires"].get<std::string>(), ::testing::EndsWith("Z"));
+  EXPECT_EQ(target["then"]["value"], 0);
+  for (const char* wrong : {"0", "-1", "1e9", "\"soon\""}) {
+    const auto refused =
+        set(fmt::format(R"({{"kind": "slowdown", "value": 5, "expires_in": {}}})", wrong));
+    EXPECT_EQ(refused.status, 400) << refused.body;
+    EXPECT_EQ(json::parse(refused.body)["pointer"], "/expires_in");
+  }
+  EXPECT_EQ(Get("/v1/jobs/run")["target"], target);
+  // The next one expires soon, and returns to the registered target.
+  ASSERT_EQ(set(R"({"kind": "slowdown", "value": 10, "expires_in": 1})").status, 200);
+  const json registered{{"kind", "slowdown"}, {"value", 0.0}};
+  EXPECT_TRUE(Comes([&] { return Get("/v1/jobs/run")["target"] == registered; }));
+  EXPECT_TRUE(Comes([&] { return Get("/v1/jobs/run")["assignment"]["target"] == "no slowdown"; }));
+}
+
 // Forwards save energy at the low clock, and backwards at the high one. So with few clock changes,
 // the least energy is far above the frontier, which ignores them.
 TEST_F(ControlPlaneTest, ATargetThatTheLimitOfClockChangesMissesIsRefused) {

@@ -1,6 +1,9 @@
 // Stores jobs and their profiles.
 #include <fmt/core.h>
 
+#include <optional>
+#include <utility>
+
 #include "perseus/base/excerpt.h"
 #include "perseus/base/random_id.h"
 #include "perseus/cluster/store/audit.h"
@@ -72,6 +75,31 @@ Result<void> CheckQuota(Transaction& transaction, const NewJob& job) {
                   Excerpt(job.owner), job.most_jobs_of_owner);
   }
   return {};
+}
+
+// Sets the target. If `only` has a value and the target is another one, returns false.
+Result<bool> ChangeTarget(Database& database, std::string_view job,
+                          std::optional<std::string_view> only, std::string_view target,
+                          Milliseconds now, const Author& by) {
+  return Write<bool>(database, [&](Transaction& transaction) -> Result<bool> {
+    PERSEUS_ASSIGN_OR_RETURN(const LockedJob locked, LockRunningJob(database, transaction, job));
+    PERSEUS_ASSIGN_OR_RETURN(Rows rows,
+                             transaction.Run("SELECT target FROM jobs WHERE id = $1", {job}));
+    std::string before = rows.empty() ? "" : rows.front().TakeText(0);
+    if (only && before != *only) return false;
+    PERSEUS_RETURN_IF_ERROR(
+        transaction.Run("UPDATE jobs SET target = $2 WHERE id = $1", {job, target}));
+    PERSEUS_RETURN_IF_ERROR(transaction.Run("DELETE FROM plan_guards WHERE job = $1", {job}));
+    PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, job, now));
+    PERSEUS_RETURN_IF_ERROR(AppendAudit(transaction, {.at = now,
+                                                      .action = "job.target",
+                                                      .job = std::string(job),
+                                                      .key = locked.key,
+                                                      .by = by,
+                                                      .before = std::move(before),
+                                                      .after = std::string(target)}));
+    return true;
+  });
 }
 
 }  // namespace
@@ -155,22 +183,13 @@ Result<void> Store::EndJob(std::string_view job, Milliseconds now, const Author&
 
 Result<void> Store::SetTarget(std::string_view job, std::string_view target, Milliseconds now,
                               const Author& by) {
-  return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    PERSEUS_ASSIGN_OR_RETURN(const LockedJob locked, LockRunningJob(*database_, transaction, job));
-    PERSEUS_ASSIGN_OR_RETURN(Rows old,
-                             transaction.Run("SELECT target FROM jobs WHERE id = $1", {job}));
-    PERSEUS_RETURN_IF_ERROR(
-        transaction.Run("UPDATE jobs SET target = $2 WHERE id = $1", {job, target}));
-    PERSEUS_RETURN_IF_ERROR(transaction.Run("DELETE FROM plan_guards WHERE job = $1", {job}));
-    PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, job, now));
-    return AppendAudit(transaction, {.at = now,
-                                     .action = "job.target",
-                                     .job = std::string(job),
-                                     .key = locked.key,
-                                     .by = by,
-                                     .before = old.empty() ? "" : old.front().TakeText(0),
-                                     .after = std::string(target)});
-  });
+  PERSEUS_RETURN_IF_ERROR(ChangeTarget(*database_, job, std::nullopt, target, now, by));
+  return {};
+}
+
+Result<bool> Store::ReplaceTarget(std::string_view job, std::string_view before,
+                                  std::string_view target, Milliseconds now, const Author& by) {
+  return ChangeTarget(*database_, job, before, target, now, by);
 }
 
 Result<void> Store::RecordSteps(std::vector<StepRecord> steps) {

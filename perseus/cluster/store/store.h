@@ -84,6 +84,9 @@ class Store final {
   // Sets a new target, increments the generation and makes planning due.
   Result<void> SetTarget(std::string_view job, std::string_view target, Milliseconds now,
                          const Author& by = {});
+  // The same, if the target of the job is `before`. Otherwise returns false and changes nothing.
+  Result<bool> ReplaceTarget(std::string_view job, std::string_view before, std::string_view target,
+                             Milliseconds now, const Author& by = {});
 
   // Records the newest steps of jobs, at most one for each job. Does nothing for a job that does
   // not exist or has ended. A restart is on disk when this call returns.

@@ -367,6 +367,9 @@ TEST_P(StoreTest, AGuardBelongsToAProfileAndATarget) {
   EXPECT_TRUE(Get(store_->PutGuard(guard, GuardState::kTrial, 7)));
   EXPECT_EQ(Get(store_->FindGuard(job)), guard);
 
+  // A target that is replaced is the one that the caller knows.
+  EXPECT_FALSE(*store_->ReplaceTarget(job_, "other", "v", 8));
+  EXPECT_EQ(Job().target, job.target);
   // Setting a target ends the guard, even if it is the same target. A late verdict changes nothing.
   Succeed(store_->SetTarget(job_, job.target, 8));
   EXPECT_EQ(Get(store_->FindGuard(job)), std::nullopt);

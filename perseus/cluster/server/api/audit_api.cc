@@ -7,6 +7,7 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_text.h"
 #include "perseus/base/number.h"
+#include "perseus/base/time_text.h"
 #include "perseus/cluster/server/api/endpoints.h"
 
 namespace perseus::server {

@@ -1,6 +1,5 @@
 #include "perseus/cluster/server/api/endpoints.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -212,11 +211,6 @@ Answer<int> ReadLimit(const http::Request& request, int otherwise, int most) {
                   fmt::format("a whole number from 1 to {}", most), "?limit");
   }
   return *limit;
-}
-
-std::string TimeText(Milliseconds time) {
-  return fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(time.count() / kMillisecondsPerSecond),
-                     time.count() % kMillisecondsPerSecond);
 }
 
 double SecondsSince(Milliseconds time, Milliseconds now) {

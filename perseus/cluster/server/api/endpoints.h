@@ -125,8 +125,6 @@ Answer<void> CheckNodeName(std::string_view name);
 http::Problem TokenIsGone();
 // Reads "?limit=50", from 1 to `most`. Returns `otherwise` if the request has no limit.
 Answer<int> ReadLimit(const http::Request& request, int otherwise, int most);
-// Formats the time as RFC 3339, UTC, to the millisecond.
-std::string TimeText(Milliseconds time);
 // Returns the seconds from `time` to `now`, or 0 if `time` is later than `now`. (The machine's
 // clock may have been set back before the server started again.)
 double SecondsSince(Milliseconds time, Milliseconds now);

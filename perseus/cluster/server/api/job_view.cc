@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "perseus/base/time_text.h"
 #include "perseus/base/wording.h"
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/server/api/endpoints.h"

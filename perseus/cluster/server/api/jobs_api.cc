@@ -177,15 +177,35 @@ Answer<void> CheckAgainstFrontier(const Context& context, const std::string& fro
                 "request at least this value; the target has not changed", "/value");
 }
 
+// A target that expires returns to the target before. So that target must not change in the
+// meantime.
+Answer<void> StoreTarget(const Context& context, const job_planning::JobTarget& target,
+                         const std::string& text) {
+  store::Store& store = context.services.store;
+  const store::JobRecord& job = *context.job;
+  if (target.expires == 0) {
+    PERSEUS_RETURN_IF_ERROR(store.SetTarget(job.id, text, context.now, context.By()));
+    return {};
+  }
+  PERSEUS_ASSIGN_OR_RETURN(
+      const bool is_set, store.ReplaceTarget(job.id, job.target, text, context.now, context.By()));
+  if (is_set) return {};
+  return Refuse(409, "The target has changed",
+                "another request set the target of the job at the same time",
+                "look at the new target, and send the request again");
+}
+
 Answer<http::Response> SetTarget(const Context& context) {
   const store::JobRecord& job = *context.job;
   PERSEUS_RETURN_IF_ERROR(RequireRunning(job));
   PERSEUS_ASSIGN_OR_RETURN(auto spec, job_planning::StoredJobSpec(job.body));
-  PERSEUS_ASSIGN_OR_RETURN(const auto target,
+  PERSEUS_ASSIGN_OR_RETURN(const auto before, job_planning::TargetOf(job, spec.target));
+  PERSEUS_ASSIGN_OR_RETURN(const auto set,
                            ReadBody(context.request.body, job_planning::kDeepestJobSpec,
                                     [&](const json_file::Node& node) {
-                                      return job_planning::ReadTarget(node, spec.target.gpus);
+                                      return job_planning::ReadNewTarget(node, before, context.now);
                                     }));
+  const plan::Target& target = set.target;
   PERSEUS_ASSIGN_OR_RETURN(const auto frontier, context.services.store.FindFrontier(job.id));
   if (frontier) PERSEUS_RETURN_IF_ERROR(CheckAgainstFrontier(context, *frontier, target));
   // Without a frontier, the job may be too large for such a target. With a limit of clock changes,
@@ -194,10 +214,9 @@ Answer<http::Response> SetTarget(const Context& context) {
     PERSEUS_ASSIGN_OR_RETURN(const auto profile, context.services.store.FindProfile(job.id));
     if (profile) PERSEUS_RETURN_IF_ERROR(CheckHasPlan(context, target));
   }
-  const ordered_json json = job_planning::TargetJson(target);
-  PERSEUS_RETURN_IF_ERROR(
-      context.services.store.SetTarget(job.id, JsonText(json), context.now, context.By()));
-  return JsonResponse({{"target", json}, {"name", Describe(target)}});
+  const ordered_json json = job_planning::JobTargetJson(set);
+  PERSEUS_RETURN_IF_ERROR(StoreTarget(context, set, JsonText(json)));
+  return JsonResponse({{"target", json}, {"name", Describe(set)}});
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/number.h"
+#include "perseus/base/time_text.h"
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/job_planning/planning.h"
 #include "perseus/cluster/server/api/endpoints.h"

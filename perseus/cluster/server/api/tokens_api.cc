@@ -7,6 +7,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/random_id.h"
+#include "perseus/base/time_text.h"
 #include "perseus/base/units.h"
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/server/api/endpoints.h"

@@ -1,0 +1,136 @@
+#include "perseus/planning/power_share/power_share.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+namespace perseus::power_share {
+namespace {
+
+// A corner of p(r).
+struct Corner {
+  double rate = 0;  // Iterations per second.
+  double power_w = 0;
+};
+
+// Whether `middle` is on or above the line from `left` to `right`.
+bool IsAbove(const Corner& left, const Corner& middle, const Corner& right) {
+  return (middle.power_w - left.power_w) * (right.rate - left.rate) >=
+         (right.power_w - left.power_w) * (middle.rate - left.rate);
+}
+
+// Returns the corners of the lower hull, from the least power to the greatest rate.
+std::vector<Corner> HullOf(const std::vector<Point>& points) {
+  std::vector<Corner> corners;
+  for (const Point& point : points) corners.push_back({1 / point.time_s, point.power_w});
+  std::ranges::sort(corners, [](const Corner& a, const Corner& b) {
+    return a.rate != b.rate ? a.rate > b.rate : a.power_w < b.power_w;
+  });
+  // From the fastest point on. A slower point that draws as much is useless.
+  std::vector<Corner> hull;
+  for (const Corner& corner : corners) {
+    if (!hull.empty() && corner.power_w >= hull.back().power_w) continue;
+    while (hull.size() >= 2 && IsAbove(corner, hull.back(), hull[hull.size() - 2])) {
+      hull.pop_back();
+    }
+    hull.push_back(corner);
+  }
+  std::ranges::reverse(hull);
+  return hull;
+}
+
+// A part of p(r) between two corners of a job.
+struct Segment {
+  std::size_t job = 0;
+  double rate = 0;
+  double power_w = 0;
+  double price = 0;  // Work for a watt.
+};
+
+Result<void> CheckJobs(std::span<const Job> jobs) {
+  const auto is_positive = [](double number) { return number > 0 && std::isfinite(number); };
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    if (jobs[i].points.empty()) return Fail("job {} has no points (give its frontier)", i);
+    for (const Point& point : jobs[i].points) {
+      if (is_positive(point.time_s) && is_positive(point.power_w) && is_positive(jobs[i].weight)) {
+        continue;
+      }
+      return Fail("job {} has a point of {} s and {} W, with the weight {} (give positive numbers)",
+                  i, point.time_s, point.power_w, jobs[i].weight);
+    }
+  }
+  return {};
+}
+
+// The lower bound at a price (see the header).
+double BoundAt(std::span<const Job> jobs, const std::vector<std::vector<Corner>>& hulls,
+               double price, double cap_w) {
+  double bound = -price * cap_w;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const Corner& corner : hulls[i]) {
+      const double loss = jobs[i].weight * (1 - corner.rate / hulls[i].back().rate);
+      least = std::min(least, loss + price * corner.power_w);
+    }
+    bound += least;
+  }
+  return bound;
+}
+
+std::vector<Segment> SegmentsOf(std::span<const Job> jobs,
+                                const std::vector<std::vector<Corner>>& hulls) {
+  std::vector<Segment> segments;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    for (std::size_t k = 1; k < hulls[i].size(); ++k) {
+      const double rate = hulls[i][k].rate - hulls[i][k - 1].rate;
+      const double power_w = hulls[i][k].power_w - hulls[i][k - 1].power_w;
+      const double work = jobs[i].weight * rate / hulls[i].back().rate;
+      segments.push_back({i, rate, power_w, work / power_w});
+    }
+  }
+  // Stable, so that jobs at equal prices get their watts in the order of the jobs.
+  std::ranges::stable_sort(segments, std::ranges::greater(), &Segment::price);
+  return segments;
+}
+
+}  // namespace
+
+Result<Division> Divide(std::span<const Job> jobs, double cap_w) {
+  PERSEUS_RETURN_IF_ERROR(CheckJobs(jobs));
+  std::vector<std::vector<Corner>> hulls;
+  std::vector<Corner> reached;
+  double least_w = 0;
+  for (const Job& job : jobs) {
+    hulls.push_back(HullOf(job.points));
+    reached.push_back(hulls.back().front());
+    least_w += reached.back().power_w;
+  }
+  if (cap_w < least_w) {
+    return FailAs(ErrorKind::kUnreachable,
+                  "a cap of {} W is below the least power of the jobs, {:.0f} W (allow that much, "
+                  "or pause or end a job)",
+                  cap_w, std::ceil(least_w));
+  }
+  double left_w = cap_w - least_w;
+  Division division;
+  for (const Segment& segment : SegmentsOf(jobs, hulls)) {
+    const double part = std::min(1.0, left_w / segment.power_w);
+    reached[segment.job].rate += part * segment.rate;
+    reached[segment.job].power_w += part * segment.power_w;
+    left_w -= part * segment.power_w;
+    if (part < 1) {
+      division.price = segment.price;
+      break;
+    }
+  }
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    division.shares.push_back({1 / reached[i].rate, reached[i].power_w});
+    division.power_w += reached[i].power_w;
+    division.loss += jobs[i].weight * (1 - reached[i].rate / hulls[i].back().rate);
+  }
+  division.bound = BoundAt(jobs, hulls, division.price, cap_w);
+  return division;
+}
+
+}  // namespace perseus::power_share
