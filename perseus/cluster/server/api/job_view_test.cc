@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include "perseus/base/time_text.h"
+
 namespace perseus::server {
 namespace {
 
