@@ -46,8 +46,8 @@ set(ENV{PERSEUS_DEVICES} virtual:${SCRATCH}/node.toml)
 set(ENV{PERSEUS_GPU} 0)
 set(ENV{PERSEUS_PLAN} ${SCRATCH}/planned/plans/slowdown-5.json)
 file(WRITE ${SCRATCH}/node.toml "name = \"install\"\ngpus = 1\n[gpu]\nmodel = \"a100-sxm\"\n")
-run(${SCRATCH}/prefix/bin/perseus synth --gpu a100 --stages 1 -o ${SCRATCH}/profile.csv)
-run(${SCRATCH}/prefix/bin/perseus plan ${SCRATCH}/profile.csv --schedule gpipe --pp-ranks 1
+run(${SCRATCH}/prefix/bin/perseus synth --gpu a100 --stages 1 -o ${SCRATCH}/one-stage.csv)
+run(${SCRATCH}/prefix/bin/perseus plan ${SCRATCH}/one-stage.csv --schedule gpipe --pp-ranks 1
     --microbatches 4 --blocking-power 84 --slowdown 5 --no-frontier -o ${SCRATCH}/planned)
 execute_process(COMMAND ${SCRATCH}/build/loop 0 RESULT_VARIABLE status OUTPUT_VARIABLE output
   ERROR_VARIABLE error)

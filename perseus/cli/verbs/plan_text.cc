@@ -50,10 +50,11 @@ std::string FormatPickedLimit(const PickedLimit& picked, const SwitchTradeoff& t
         *picked.most_switches, FormatShare(picked.kept));
     if (picked.keeps_most()) return text;
     const plan::Evaluation& unlimited = tradeoff.unlimited.evaluation;
-    return text + fmt::format("The whole saving needs {:.3g} changes a second; {} {:.3g}.\n",
-                              few_switches::MostSwitches(unlimited) / ToSeconds(unlimited.time),
-                              facts_per_s ? "the hardware facts allow" : "without facts, plans assume",
-                              facts_per_s.value_or(hardware_facts::kAssumedChangesPerS));
+    return text +
+           fmt::format("The whole saving needs {:.3g} changes a second; {} {:.3g}.\n",
+                       few_switches::MostSwitches(unlimited) / ToSeconds(unlimited.time),
+                       facts_per_s ? "the hardware facts allow" : "without facts, plans assume",
+                       facts_per_s.value_or(hardware_facts::kAssumedChangesPerS));
   }
   if (tradeoff.was_interrupted) {
     return "The search within limits was stopped early, so the plans have none. For one of them, "
