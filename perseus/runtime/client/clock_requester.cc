@@ -30,9 +30,10 @@ void ClockRequester::Publish(int frequency_mhz, Nanoseconds now) {
   // Two wanted clocks may map to the same available clock.
   if (clock == published_mhz()) return;
   published_mhz_.store(clock, std::memory_order_relaxed);
+  // Counts first: who sees the clock of a request also sees its count.
+  requests_.store(requests_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   const std::uint32_t sequence = lease_->publisher.Publish(0, clock, now);
   sequence_.store(sequence, std::memory_order_release);
-  requests_.store(requests_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   // A full ring loses the record of the request, not the request.
   static_cast<void>(published_.Push({now, sequence, clock}));
 }
