@@ -23,21 +23,23 @@ bool IsAbove(const Corner& left, const Corner& middle, const Corner& right) {
 // Returns the corners of the lower hull, from the least power to the greatest rate.
 std::vector<Corner> HullOf(const std::vector<Point>& points) {
   std::vector<Corner> corners;
+  corners.reserve(points.size());
   for (const Point& point : points) corners.push_back({1 / point.time_s, point.power_w});
-  std::ranges::sort(corners, [](const Corner& a, const Corner& b) {
+  const auto is_faster = [](const Corner& a, const Corner& b) {
     return a.rate != b.rate ? a.rate > b.rate : a.power_w < b.power_w;
-  });
-  // From the fastest point on. A slower point that draws as much is useless.
-  std::vector<Corner> hull;
+  };
+  if (!std::ranges::is_sorted(corners, is_faster)) std::ranges::sort(corners, is_faster);
+  // From the fastest point on. A slower point that draws as much is useless. The hull is never
+  // longer than what was read of the corners.
+  auto end = corners.begin();
   for (const Corner& corner : corners) {
-    if (!hull.empty() && corner.power_w >= hull.back().power_w) continue;
-    while (hull.size() >= 2 && IsAbove(corner, hull.back(), hull[hull.size() - 2])) {
-      hull.pop_back();
-    }
-    hull.push_back(corner);
+    if (end != corners.begin() && corner.power_w >= end[-1].power_w) continue;
+    while (end - corners.begin() >= 2 && IsAbove(corner, end[-1], end[-2])) --end;
+    *end++ = corner;
   }
-  std::ranges::reverse(hull);
-  return hull;
+  corners.erase(end, corners.end());
+  std::ranges::reverse(corners);
+  return corners;
 }
 
 // A part of p(r) between two corners of a job.
@@ -68,12 +70,12 @@ double BoundAt(std::span<const Job> jobs, const std::vector<std::vector<Corner>>
                double price, double cap_w) {
   double bound = -price * cap_w;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const double work = jobs[i].weight / hulls[i].back().rate;  // For each unit of the rate.
     double least = std::numeric_limits<double>::infinity();
     for (const Corner& corner : hulls[i]) {
-      const double loss = jobs[i].weight * (1 - corner.rate / hulls[i].back().rate);
-      least = std::min(least, loss + price * corner.power_w);
+      least = std::min(least, price * corner.power_w - work * corner.rate);
     }
-    bound += least;
+    bound += jobs[i].weight + least;
   }
   return bound;
 }
@@ -81,17 +83,43 @@ double BoundAt(std::span<const Job> jobs, const std::vector<std::vector<Corner>>
 std::vector<Segment> SegmentsOf(std::span<const Job> jobs,
                                 const std::vector<std::vector<Corner>>& hulls) {
   std::vector<Segment> segments;
+  std::size_t most = 0;
+  for (const std::vector<Corner>& hull : hulls) most += hull.size();
+  segments.reserve(most);
   for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const double work = jobs[i].weight / hulls[i].back().rate;
     for (std::size_t k = 1; k < hulls[i].size(); ++k) {
       const double rate = hulls[i][k].rate - hulls[i][k - 1].rate;
       const double power_w = hulls[i][k].power_w - hulls[i][k - 1].power_w;
-      const double work = jobs[i].weight * rate / hulls[i].back().rate;
-      segments.push_back({i, rate, power_w, work / power_w});
+      segments.push_back({i, rate, power_w, work * rate / power_w});
     }
   }
-  // Stable, so that jobs at equal prices get their watts in the order of the jobs.
-  std::ranges::stable_sort(segments, std::ranges::greater(), &Segment::price);
   return segments;
+}
+
+// Moves the segments that `left_w` pays for to the front, those with the highest prices first.
+// Returns their number, and leaves the watts that pay for a part of the next one.
+std::size_t TakeDearest(std::vector<Segment>& segments, double& left_w) {
+  // Jobs at equal prices get their watts in the order of the jobs.
+  const auto is_dearer = [](const Segment& a, const Segment& b) {
+    return a.price != b.price ? a.price > b.price : a.job < b.job;
+  };
+  // Those before `first` are taken, and those from `last` on are not.
+  auto first = segments.begin();
+  auto last = segments.end();
+  while (first != last) {
+    const auto middle = first + (last - first) / 2;
+    std::nth_element(first, middle, last, is_dearer);
+    double power_w = 0;
+    for (auto segment = first; segment <= middle; ++segment) power_w += segment->power_w;
+    if (power_w <= left_w) {
+      left_w -= power_w;
+      first = middle + 1;
+    } else {
+      last = middle;
+    }
+  }
+  return static_cast<std::size_t>(first - segments.begin());
 }
 
 }  // namespace
@@ -114,15 +142,16 @@ Result<Division> Divide(std::span<const Job> jobs, double cap_w) {
   }
   double left_w = cap_w - least_w;
   Division division;
-  for (const Segment& segment : SegmentsOf(jobs, hulls)) {
-    const double part = std::min(1.0, left_w / segment.power_w);
+  std::vector<Segment> segments = SegmentsOf(jobs, hulls);
+  const std::size_t taken = TakeDearest(segments, left_w);
+  const auto take = [&reached](const Segment& segment, double part) {
     reached[segment.job].rate += part * segment.rate;
     reached[segment.job].power_w += part * segment.power_w;
-    left_w -= part * segment.power_w;
-    if (part < 1) {
-      division.price = segment.price;
-      break;
-    }
+  };
+  for (std::size_t i = 0; i < taken; ++i) take(segments[i], 1);
+  if (taken < segments.size()) {
+    take(segments[taken], left_w / segments[taken].power_w);
+    division.price = segments[taken].price;
   }
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     division.shares.push_back({1 / reached[i].rate, reached[i].power_w});

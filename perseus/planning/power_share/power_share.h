@@ -8,23 +8,26 @@
 //     sum of w_j * (1 - r_j / r_j_max)     such that     sum of p_j(r_j) <= cap.
 //
 // IDEA
-//   Start each job at its least power. Each segment of each p_j offers work for watts at a fixed
-//   price, and within a job the prices rise with the rate. So the best division takes the segments
-//   of all jobs in the order of their prices, until the cap is reached: one sort.
+//   Start each job at its least power. Each segment of each p_j gives work for watts at a fixed
+//   price, in work per watt, and within a job the prices fall as the rate rises. So the best
+//   division takes the segments of all jobs with the highest prices, until the cap is reached. As
+//   in the search for a median, this needs no sort: half of the segments are either all taken, or
+//   none of them is.
 //
 // PROOF
-//   For every price, in work per watt, the following is a lower bound on the loss of every
-//   division (weak duality). Each job alone chooses its best point:
+//   For every price, the following is a lower bound on the loss of every division (weak duality).
+//   Each job alone chooses its best point:
 //
 //     sum of min over r (w_j * (1 - r / r_j_max) + price * p_j(r)) - price * cap.
 //
-//   At the price of the last segment that was taken, the bound is equal to the loss, apart from the
-//   rounding of doubles. A Division has both numbers.
+//   At the price of the segment that is taken in part, the bound is equal to the loss, apart from
+//   the rounding of doubles. A Division has both numbers.
 //
 // LIMITS
 //   Jobs are not paused: no job gets less than its least power.
 //
-// n points take O(n log n) time. Thread safety: the function has no state.
+// n points take O(n log n) time, and O(n) if each job's points are in order. Thread safety: the
+// function has no state.
 #pragma once
 
 #include <span>
