@@ -21,20 +21,7 @@ constexpr const char* kShape = " --schedule 1f1b --pp-ranks 4 --microbatches 8 "
 
 class JobProgramTest : public CommandTest {
  protected:
-  JobProgramTest() {
-    server_ = std::stoi(
-        RunWell("serve --listen 127.0.0.1:0 --database sqlite:server.db 2>log & echo $!"));
-    const std::string mark = "listening on 127.0.0.1:";
-    EXPECT_TRUE(Comes([&] {
-      // The shell may create the log after it has printed the process number.
-      const std::string log = ReadFile(Directory() / "log").value_or("");
-      const std::size_t at = log.find(mark);
-      if (at == log.npos || log.find('\n', at) == log.npos) return false;
-      server_flag_ =
-          " --server http://127.0.0.1:" + std::to_string(std::stoi(log.substr(at + mark.size())));
-      return true;
-    })) << Read("log");
-  }
+  JobProgramTest() { StartServer(); }
   ~JobProgramTest() override { kill(server_, SIGTERM); }
 
   Outcome Job(const std::string& arguments) const { return Run("job " + arguments + server_flag_); }
@@ -48,9 +35,30 @@ class JobProgramTest : public CommandTest {
     return RunWell("audit " + arguments + server_flag_);
   }
 
+  // The server has no time to write anything before its end.
+  void KillAndRestartServer() {
+    kill(server_, SIGKILL);
+    StartServer();
+  }
+
   std::string server_flag_;
 
  private:
+  void StartServer() {
+    Write("log", "");
+    server_ = std::stoi(
+        RunWell("serve --listen 127.0.0.1:0 --database sqlite:server.db 2>log & echo $!"));
+    const std::string mark = "listening on 127.0.0.1:";
+    EXPECT_TRUE(Comes([&] {
+      const std::string log = ReadFile(Directory() / "log").value_or("");
+      const std::size_t at = log.find(mark);
+      if (at == log.npos || log.find('\n', at) == log.npos) return false;
+      server_flag_ =
+          " --server http://127.0.0.1:" + std::to_string(std::stoi(log.substr(at + mark.size())));
+      return true;
+    })) << Read("log");
+  }
+
   pid_t server_ = 0;
 };
 
@@ -205,6 +213,22 @@ TEST_F(JobCapTest, JobsShareTheCap) {
   // The jobs are alike, so each GPU gets as much.
   const auto& shares = caps["jobs"];
   EXPECT_NEAR(shares[0]["cap_w"].get<double>() / shares[1]["cap_w"].get<double>(), 3, 0.3);
+}
+
+// The server that set the cap was killed. The next one gives it back, once.
+TEST_F(JobCapTest, ACapIsGivenBackAfterARestart) {
+  JobWell("target small --deadline 5");
+  Cap("big small --until 2s" + Part(0.9));
+  EXPECT_EQ(TargetOf("small")["kind"], "power_cap");
+  KillAndRestartServer();
+  EXPECT_TRUE(Comes([&] { return TargetOf("big")["kind"] == "slowdown"; }));
+  EXPECT_TRUE(Comes([&] { return TargetOf("small")["kind"] == "deadline"; }));
+  std::istringstream entries(Audit("--action job.target --limit 100 --json"));
+  int given_back = 0;
+  for (std::string entry; std::getline(entries, entry);) {
+    given_back += entry.find("the target before has expired") != entry.npos ? 1 : 0;
+  }
+  EXPECT_EQ(given_back, 2);
 }
 
 TEST_F(JobCapTest, TheLeastPowerOfTheErrorIsPossible) {
