@@ -87,7 +87,10 @@ Timeline::Timeline(const schedule::InstructionGraph& graph, const std::vector<Ra
   std::iota(last_affected_.begin(), last_affected_.end(), 0);
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     for (int p = 0; p < ranks[r].positions(); ++p) {
-      places_[At(ranks[r].instructions[At(p)])] = {static_cast<int>(r), p};
+      places_[At(ranks[r].instructions[At(p)])] = {
+          .pp_rank = static_cast<int>(r),
+          .position = p,
+          .previous = p > 0 ? ranks[r].instructions[At(p - 1)] : kNone};
     }
     // An instruction can run at a clock at most `latency` after the end of the last instruction
     // that requested this clock.
@@ -131,36 +134,39 @@ void Timeline::Clock::Settle(Nanoseconds now) {
   pending = kNone;
 }
 
+// Most instructions run at the clock of the previous one. For those, this is short enough to be
+// inlined.
 Nanoseconds Timeline::RunLate(int instruction, Nanoseconds start) {
   const std::size_t i = At(instruction);
   late_energies_j_[i] = i > 0 ? late_energies_j_[i - 1] : 0;
   const Place& place = places_[i];
   if (place.pp_rank == kNone) return durations_[i];
+  if (place.previous == kNone || clocks_after_[At(place.previous)].running == clocks_[i]) {
+    clocks_after_[i] = {.running = clocks_[i]};
+    return durations_[i];
+  }
+  return RunAfterOtherClock(instruction, start);
+}
+
+Nanoseconds Timeline::RunAfterOtherClock(int instruction, Nanoseconds start) {
+  const std::size_t i = At(instruction);
+  const Place& place = places_[i];
   const RankClocks& rank = (*ranks_)[At(place.pp_rank)];
   const int wanted = clocks_[i];
   const std::size_t cell = rank.Cell(place.position, wanted);
   const Nanoseconds stall = durations_[i] - rank.times[cell];
   const Nanoseconds begin = start + stall;
   Clock& clock = clocks_after_[i];
-  clock = place.position > 0 ? clocks_after_[At(rank.instructions[At(place.position) - 1])]
-                             : Clock{.running = wanted};
-  if (clock.running == wanted) {
-    clock.pending = kNone;
-  } else {
-    // The GPU requests the clock when the previous instruction ends.
-    if (clock.pending != wanted) clock.switch_time = clock.previous_end + latency_;
-    clock.pending = wanted;
-    clock.Settle(begin);
-  }
-  Nanoseconds end = start + durations_[i];
-  if (clock.running != wanted) {
-    const Late late = RunMixed(rank, place.position, clock, begin);
-    late_energies_j_[i] += late.energy_j - rank.energies_j[cell];
-    end = begin + late.duration;
-  }
-  clock.previous_end = end;
-  clock.Settle(end);
-  return end - start;
+  clock = clocks_after_[At(place.previous)];
+  // The GPU requests the clock when the previous instruction ends.
+  if (clock.pending != wanted) clock.switch_time = ends_[At(place.previous)] + latency_;
+  clock.pending = wanted;
+  clock.Settle(begin);
+  if (clock.running == wanted) return durations_[i];
+  const Late late = RunMixed(rank, place.position, clock, begin);
+  late_energies_j_[i] += late.energy_j - rank.energies_j[cell];
+  clock.Settle(begin + late.duration);
+  return stall + late.duration;
 }
 
 // The time and energy of an instruction that begins before its clock takes effect.

@@ -126,14 +126,14 @@ class Timeline {
   // Returns the duration of the instruction with a latency. The instruction may start at the clock
   // of an earlier instruction.
   Nanoseconds RunLate(int instruction, Nanoseconds start);
+  Nanoseconds RunAfterOtherClock(int instruction, Nanoseconds start);
   void ComputePathsAfter();
 
   // The clock of a pp_rank after an instruction.
   struct Clock {
     int running = 0;
     int pending = kNone;
-    Nanoseconds switch_time = 0;   // When the pending clock takes effect.
-    Nanoseconds previous_end = 0;  // When the previous instruction ends.
+    Nanoseconds switch_time = 0;  // When the pending clock takes effect.
 
     void Settle(Nanoseconds now);
   };
@@ -145,6 +145,7 @@ class Timeline {
   struct Place {
     int pp_rank = kNone;  // kNone: the instruction has no choice.
     int position = 0;
+    int previous = kNone;  // The instruction before it on its pp_rank.
   };
   static constexpr int kNone = -1;
 
