@@ -253,10 +253,22 @@ TEST_F(JobCapTest, ADryRunChangesNothing) {
   const std::string shown = JobWell("cap big small --dry-run" + Part(0.9));
   std::istringstream lines(shown);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
-  EXPECT_THAT(shown, ContainsRegex("big +[0-9.]+ W +[0-9.]+ W +[0-9.]+ %"));
+  EXPECT_THAT(shown, ContainsRegex("big +[0-9.]+ W +[0-9.]+ W +[0-9.]+ W +[0-9.]+ %"));
   EXPECT_THAT(shown, ContainsRegex("\nlost: the work of [0-9.]+ of 16 GPUs"));
   EXPECT_THAT(shown, HasSubstr("\nno target is set (--dry-run)\n"));
   EXPECT_EQ(TargetOf("big")["kind"], "slowdown");
+}
+
+// A plan for such a cap would only be faster than the target, and need more energy.
+TEST_F(JobCapTest, ACapAboveThePowerOfTheJobsChangesNothing) {
+  const std::string shown = JobWell("cap big small --power 1MW");
+  EXPECT_THAT(shown, HasSubstr("of 1000.00 kW: the cap changes nothing, so no target is set\n"));
+  EXPECT_EQ(Cap("big small --power 1MW")["jobs"][0]["is_set"], false);
+  EXPECT_EQ(TargetOf("big")["kind"], "slowdown");
+  // A higher cap replaces a lower one.
+  Cap("big small" + Part(0.9));
+  EXPECT_EQ(Cap("big small --power 1MW")["jobs"][0]["is_set"], true);
+  EXPECT_GT(TargetOf("big")["value"], now_w_);
 }
 
 TEST_F(JobCapTest, AMistakeChangesNothing) {

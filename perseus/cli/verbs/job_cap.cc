@@ -34,6 +34,7 @@ struct Capped {
   // Measured power divided by planned power, for the plan in force. Nullopt if it is unknown.
   std::optional<double> measured;
   double now_w = 0;  // Measured, or else planned.
+  bool has_cap = false;
   power_share::Job frontier;
 
   // The power that nodes measure will be the planned power times this factor. Medians of a few
@@ -94,6 +95,7 @@ Result<Capped> ReadJob(ServerClient& server, const std::string& name, std::strin
   job.baseline_s = frontier->at("baseline").at("time_s");
   job.measured = MeasuredOf(view);
   job.now_w = PlannedPower(view, *frontier) * job.measured.value_or(1);
+  job.has_cap = view.at("target").at("kind") == "power_cap";
   job.frontier.weight =
       job.pipelines * view.at("pp_ranks").get<double>() * view.at("tensor_parallel").get<double>();
   for (const ordered_json& point : frontier->at("points")) {
@@ -134,7 +136,8 @@ std::string PowerText(double power_w) {
 struct Caps {
   const std::vector<Capped>& jobs;
   power_share::Division division;
-  std::vector<double> pipeline_w = {};              // The planned power of one pipeline.
+  // The target of each job: the planned power of one pipeline. Empty if the cap has no effect.
+  std::vector<double> targets_w = {};
   std::vector<std::optional<Error>> refusals = {};  // Empty for a job that has its target.
 
   double gpus() const {
@@ -142,7 +145,23 @@ struct Caps {
     for (const Capped& job : jobs) sum += job.frontier.weight;
     return sum;
   }
+  double now_w() const {
+    double sum = 0;
+    for (const Capped& job : jobs) sum += job.now_w;
+    return sum;
+  }
+  // At least 0: the fastest plan may be slightly faster than the highest clocks.
+  double Slowdown(std::size_t i) const {
+    return std::max(0.0, division.shares[i].time_s / jobs[i].baseline_s - 1);
+  }
 };
+
+// Whether the jobs draw less than the cap, and do so even at their least times. Then they keep
+// their targets: a plan for a cap is as fast as it permits, which may need more energy.
+bool IsWithoutEffect(const Caps& caps, double power_w) {
+  return caps.division.price == 0 && caps.now_w() <= power_w &&
+         std::ranges::none_of(caps.jobs, &Capped::has_cap);
+}
 
 Result<Caps> Divide(const std::vector<Capped>& jobs, double power_w) {
   std::vector<power_share::Job> frontiers;
@@ -152,33 +171,37 @@ Result<Caps> Divide(const std::vector<Capped>& jobs, double power_w) {
   // bound.
   const double scale = division.price == 0 ? power_w / division.power_w : 1;
   Caps caps{.jobs = jobs, .division = std::move(division)};
+  if (IsWithoutEffect(caps, power_w)) return caps;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
-    caps.pipeline_w.push_back(RoundedDown(scale * caps.division.shares[i].power_w /
-                                          jobs[i].factor() / jobs[i].pipelines));
+    caps.targets_w.push_back(RoundedDown(scale * caps.division.shares[i].power_w /
+                                         jobs[i].factor() / jobs[i].pipelines));
   }
   return caps;
 }
 
 std::string FormatCaps(const Caps& caps, const CapFlags& flags) {
-  Table table({"job", "now", "cap", "least slowdown", "measured"});
-  double now_w = 0;
+  Table table({"job", "now", "cap", "target", "least slowdown", "measured"});
   for (std::size_t i = 0; i < caps.jobs.size(); ++i) {
     const Capped& job = caps.jobs[i];
     const power_share::Point& share = caps.division.shares[i];
-    now_w += job.now_w;
     table.AddRow({job.key, PowerText(job.now_w), PowerText(share.power_w),
-                  FormatPercent(share.time_s / job.baseline_s - 1),
+                  caps.targets_w.empty() ? "" : PowerText(caps.targets_w[i]),
+                  FormatPercent(caps.Slowdown(i)),
                   job.measured ? FormatChange(*job.measured - 1) : ""});
   }
   std::string text = table.Format();
-  text += fmt::format("now {}, then {} of {}\n", PowerText(now_w), PowerText(caps.division.power_w),
-                      PowerText(flags.power_w));
-  text +=
-      fmt::format("lost: the work of {:.4g} of {:.0f} GPUs (in every division: {:.4g} or more)\n",
-                  caps.division.loss, caps.gpus(), std::max(0.0, caps.division.bound));
+  if (caps.targets_w.empty()) {
+    return text + fmt::format("now {} of {}: the cap changes nothing, so no target is set\n",
+                              PowerText(caps.now_w()), PowerText(flags.power_w));
+  }
+  text += fmt::format("now {}, then {} of {}\n", PowerText(caps.now_w()),
+                      PowerText(caps.division.power_w), PowerText(flags.power_w));
+  text += fmt::format(
+      "lost: the work of {:.4g} of {:.0f} GPUs (in every division: {:.4g} or more)\n",
+      std::max(0.0, caps.division.loss), caps.gpus(), std::max(0.0, caps.division.bound));
   if (caps.division.price > 0) {
     text +=
-        fmt::format("one kW more gives back the work of {:.3g} GPUs\n", 1e3 * caps.division.price);
+        fmt::format("the next 10 W give back the work of {:.3g} GPUs\n", 10 * caps.division.price);
   }
   if (flags.until_s) {
     text += fmt::format("until {:%F %T %Z}, then each job has its target of before\n",
@@ -196,10 +219,12 @@ ordered_json CapsJson(const Caps& caps, const CapFlags& flags) {
     ordered_json row{{"job", job.key},
                      {"now_w", job.now_w},
                      {"cap_w", share.power_w},
-                     {"slowdown_percent", 100 * (share.time_s / job.baseline_s - 1)},
-                     {"target", {{"kind", "power_cap"}, {"value", caps.pipeline_w[i]}}}};
+                     {"slowdown_percent", 100 * caps.Slowdown(i)}};
+    if (!caps.targets_w.empty()) {
+      row["target"] = {{"kind", "power_cap"}, {"value", caps.targets_w[i]}};
+    }
     if (job.measured) row["measured"] = *job.measured;
-    if (!flags.only_shows) row["is_set"] = !caps.refusals[i];
+    if (!flags.only_shows) row["is_set"] = !caps.refusals.empty() && !caps.refusals[i];
     list.push_back(std::move(row));
   }
   return {{"cap_w", flags.power_w},
@@ -214,8 +239,8 @@ ordered_json CapsJson(const Caps& caps, const CapFlags& flags) {
 // Sets the targets. If the server cannot be reached, does not try the others.
 void SetTargets(ServerClient& server, const CapFlags& flags, Caps& caps) {
   std::optional<Error> unreachable;
-  for (std::size_t i = 0; i < caps.jobs.size(); ++i) {
-    ordered_json target{{"kind", "power_cap"}, {"value", caps.pipeline_w[i]}};
+  for (std::size_t i = 0; i < caps.targets_w.size(); ++i) {
+    ordered_json target{{"kind", "power_cap"}, {"value", caps.targets_w[i]}};
     if (flags.until_s) {
       target["expires_in"] =
           std::max(1.0, static_cast<double>(*flags.until_s) -
@@ -234,7 +259,7 @@ void SetTargets(ServerClient& server, const CapFlags& flags, Caps& caps) {
 Result<void> CheckAllSet(const Caps& caps) {
   std::vector<std::string> names;
   std::optional<Error> first;
-  for (std::size_t i = 0; i < caps.jobs.size(); ++i) {
+  for (std::size_t i = 0; i < caps.refusals.size(); ++i) {
     if (!caps.refusals[i]) continue;
     names.push_back(caps.jobs[i].key);
     if (!first) first = caps.refusals[i];

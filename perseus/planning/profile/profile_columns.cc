@@ -6,6 +6,7 @@
 #include <array>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/wording.h"
@@ -46,6 +47,15 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
+// The name in lower case. A unit in parentheses becomes a suffix: "Clock (MHz)" is clock_mhz.
+std::string PlainName(std::string_view name) {
+  std::string plain = Lower(name);
+  const std::size_t unit = plain.find(" (");
+  if (unit == plain.npos || !plain.ends_with(')')) return plain;
+  plain.pop_back();
+  return plain.replace(unit, 2, "_");
+}
+
 std::optional<std::size_t>* KnownColumn(Columns& columns, std::string_view name, ProfileRows rows) {
   if (name == WordingOf(rows).part) return &columns.stage;
   if (name == "instruction") return &columns.instruction;
@@ -73,7 +83,7 @@ std::optional<std::size_t>* KnownColumn(Columns& columns, std::string_view name,
 // Assigns the column to the quantity of its name. Returns false if no quantity has this name.
 Result<bool> Assign(Columns& columns, std::string_view name, std::size_t place, ProfileRows rows,
                     const CsvReader& reader) {
-  std::string column = Lower(name);
+  std::string column = PlainName(name);
   double seconds = 1;
   for (const OtherName& other : kOtherNames) {
     if (other.name != column) continue;
@@ -109,8 +119,9 @@ std::string RemedyOfMissing(std::string_view name, const Columns& columns,
                                              columns.other_knob_names.end());
   std::string_view similar;
   for (const std::string_view other : others) {
+    const std::string plain = PlainName(other);
     const bool begins_so =
-        other.starts_with(name) || (other.size() >= kLeastBeginning && name.starts_with(other));
+        plain.starts_with(name) || (plain.size() >= kLeastBeginning && name.starts_with(plain));
     if (begins_so && (similar.empty() || other.size() < similar.size())) similar = other;
   }
   if (similar.empty()) similar = NearestName(name, others);
@@ -179,6 +190,7 @@ Result<Columns> ReadHeader(const CsvReader& reader, ProfileRows rows) {
        {columns.frequency.has_value(), "frequency"},
        {columns.time.has_value(), "time"},
        {columns.energy.has_value(), "energy"}}};
+  std::vector<std::string_view> missing;
   for (const auto& [is_there, name] : required) {
     if (is_there) continue;
     if (name == "stage" && std::ranges::find(reader.fields(), "layer") != reader.fields().end()) {
@@ -186,10 +198,15 @@ Result<Columns> ReadHeader(const CsvReader& reader, ProfileRows rows) {
                   "column \"stage\" is missing, and the rows are layers (perseus partition makes "
                   "stages of layers)");
     }
-    return Fail(where, "column \"{}\" is missing ({})", name,
-                RemedyOfMissing(name, columns, wording.header));
+    missing.push_back(name);
   }
-  return columns;
+  if (missing.empty()) return columns;
+  if (missing.size() == 1) {
+    return Fail(where, "column \"{}\" is missing ({})", missing[0],
+                RemedyOfMissing(missing[0], columns, wording.header));
+  }
+  return Fail(where, "columns {} are missing (expected the header {}, in any order)",
+              fmt::join(missing, ", "), wording.header);
 }
 
 }  // namespace perseus::profile

@@ -51,6 +51,7 @@ TEST(ParseProfile, ReadsWhatSpreadsheetsWrite) {
   for (const std::string_view text :
        {"# measured on Monday\r\nStage;Pass;Frequency;Time_ms;Energy\r\n0;F;1410;50;24,5\r\n"
         ";;;;\r\n0;Backward;1410,0;100,2;45\r\n;;;;\r\n",
+        "Stage;Pass;Clock (MHz);Time (ms);Energy (J)\n0;F;1410;50;24,5\n0;B;1410;100,2;45\n",
         "stage\tinstruction\tclock_mhz\ttime_us\tenergy_j\n0\tfwd\t1410\t50000\t24.5\n\t\t\t\t\n"
         "0\tBWD\t1410\t100200\t45\n",
         "\n#,,,\nSTAGE,INSTRUCTION,freq_mhz,time_s,\"energy\"\n0,FORWARD,1410,0.05,24.5\n,,,,\n"
@@ -349,6 +350,10 @@ const Mistake kMistakes[] = {
     {"Utf16", std::string("\xFF\xFEs\0t\0", 6), "p.csv:1: ", "is not text", "UTF-8"},
     {"MissingColumn", "stage,instruction,frequency,time\n", "p.csv:1: ", "\"energy\" is missing",
      "expected the header stage,instruction,frequency,time,energy, in any order"},
+    {"MissingColumns", "stage,pass,Clock,time\n", "p.csv:1: ",
+     "columns frequency, energy are missing", "expected the header stage,instruction,frequency"},
+    {"ColumnInAnotherUnit", "stage,instruction,frequency,time,Energy (kJ)\n", "p.csv:1: ",
+     "\"energy\" is missing (is it \"Energy (kJ)\"? rename that, in joules", "in any order"},
     {"ColumnWithAnUnknownUnit", "stage,instruction,frequency,time_min,energy\n", "p.csv:1: ",
      "column \"time\" is missing (is it \"time_min\"? rename that, in seconds;", "in any order"},
     {"TwoUnits", "stage,instruction,frequency,time,Time_ms,energy\n",
