@@ -174,28 +174,45 @@ TEST_F(PlanVerbTest, FlagsOverrideTheJobFile) {
   EXPECT_EQ(of_flags["plans"], RunJson(plan_)["plans"]);
 }
 
-// The facts allow 80 changes per second of 8 GPUs. With --switch-tradeoff, no other limit is
-// picked.
-TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
+TEST_F(PlanVerbTest, TheShownTableOfLimitsIsThatOfThePlans) {
   const std::string plan =
-      "plan profile.csv --schedule 1f1b --microbatches 8 --no-frontier --effort 0 --facts " +
-      std::string(PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml ");
-  const json free = RunJson(plan + "--switch-latency 0 --switch-cost 0 --per-instruction");
+      "plan profile.csv --schedule 1f1b --microbatches 8 --blocking-power 80 --no-frontier "
+      "--effort 0 --slowdown 3 ";
+  const json shown = RunJson(plan + "--switch-tradeoff");
+  EXPECT_EQ(shown["plans"], RunJson(plan + "--max-switches auto")["plans"]);
+  EXPECT_TRUE(shown["plans"][0].contains("max_switches"));
+}
+
+// The facts allow 16 changes per second of 8 GPUs.
+TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
+  const std::string facts = ReadFile(PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml").value();
+  const auto write_facts = [&](const std::string& name, int changes_per_s) {
+    const std::string rate = "{value = 80, low = 80";
+    std::string other = facts;
+    other.replace(other.find(rate), rate.size(),
+                  fmt::format("{{value = {0}, low = {0}", changes_per_s));
+    Write(name, other);
+  };
+  write_facts("two.toml", 16);
+  const std::string plan =
+      "plan profile.csv --schedule 1f1b --microbatches 8 --no-frontier --effort 0 --facts "
+      "two.toml ";
+  const Outcome per_instruction =
+      Run(plan + "--switch-latency 0 --switch-cost 0 --per-instruction --json");
+  EXPECT_THAT(per_instruction.err, HasSubstr("two.toml allows 2 (use a lower --max-switches"));
+  const json free = json::parse(per_instruction.out);
   const json limited = RunJson(plan + "--switch-latency 0 --switch-cost 0 --switch-tradeoff");
   EXPECT_FALSE(free["plans"][0].contains("max_switches"));
   const json& first = limited["plans"][0];
   EXPECT_EQ(first.at("max_switches"),
-            static_cast<int>(0.95 * 10 * first.at("deadline_s").get<double>()));
+            static_cast<int>(0.95 * 2 * first.at("deadline_s").get<double>()));
   EXPECT_LE(first.at("switches_per_gpu"), first.at("max_switches"));
   EXPECT_LE(first.at("time_s"), first.at("deadline_s"));
   EXPECT_LT(first.at("switches"), free["plans"][0].at("switches"));
   EXPECT_THAT(OneLine(RunWell(plan + "--switch-latency 0 --switch-cost 0 --switch-tradeoff")),
               AllOf(HasSubstr("at most "),
-                    HasSubstr("allows 10 clock changes per second and GPU; 1 of 1 plans are")));
-  std::string slow = ReadFile(PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml").value();
-  const std::string rate = "{value = 80, low = 80";
-  slow.replace(slow.find(rate), rate.size(), "{value = 8, low = 8");
-  Write("slow.toml", slow);
+                    HasSubstr("allows 2 clock changes per second and GPU; 1 of 1 plans are")));
+  write_facts("slow.toml", 8);
   const Outcome above =
       Run("plan profile.csv --schedule 1f1b --microbatches 8 --no-frontier --facts slow.toml "
           "--switch-latency 0 --switch-cost 0 --max-switches 1000 --json");

@@ -134,8 +134,7 @@ void Timeline::Clock::Settle(Nanoseconds now) {
   pending = kNone;
 }
 
-// Most instructions run at the clock of the previous one. For those, this is short enough to be
-// inlined.
+// Most instructions run at the clock of the previous one, and need only this.
 Nanoseconds Timeline::RunLate(int instruction, Nanoseconds start) {
   const std::size_t i = At(instruction);
   late_energies_j_[i] = i > 0 ? late_energies_j_[i - 1] : 0;

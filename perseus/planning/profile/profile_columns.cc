@@ -110,27 +110,32 @@ std::string_view OtherSeparator(const CsvReader& reader, std::string_view first_
   return field[place] == ' ' ? "spaces" : "\"|\"";
 }
 
-// The remedy for a missing column: a column of nearly the same name, such as time_min or freq.
-std::string RemedyOfMissing(std::string_view name, const Columns& columns,
-                            std::string_view header) {
+// Asks whether a missing column is there with nearly its name, such as time_min, freq or Clock.
+// Empty if no column is similar.
+std::string QuestionAboutMissing(std::string_view name, const Columns& columns) {
   constexpr std::size_t kLeastBeginning = 3;
-  const std::string expected = fmt::format("expected the header {}, in any order", header);
   const std::vector<std::string_view> others(columns.other_knob_names.begin(),
                                              columns.other_knob_names.end());
   std::string_view similar;
   for (const std::string_view other : others) {
     const std::string plain = PlainName(other);
+    const auto is_similar_to = [&plain](std::string_view known) {
+      return plain.starts_with(known) ||
+             (plain.size() >= kLeastBeginning && known.starts_with(plain));
+    };
     const bool begins_so =
-        plain.starts_with(name) || (plain.size() >= kLeastBeginning && name.starts_with(plain));
+        is_similar_to(name) || std::ranges::any_of(kOtherNames, [&](const OtherName& known) {
+          return known.column == name && is_similar_to(known.name);
+        });
     if (begins_so && (similar.empty() || other.size() < similar.size())) similar = other;
   }
   if (similar.empty()) similar = NearestName(name, others);
-  if (similar.empty()) return expected;
+  if (similar.empty()) return "";
   const std::string_view unit = name == "time"        ? ", in seconds"
                                 : name == "energy"    ? ", in joules of one GPU"
                                 : name == "frequency" ? ", in MHz"
                                                       : "";
-  return fmt::format("is it {}? rename that{}; {}", Excerpt(similar), unit, expected);
+  return fmt::format("is it {}? rename that{}", Excerpt(similar), unit);
 }
 
 }  // namespace
@@ -190,7 +195,8 @@ Result<Columns> ReadHeader(const CsvReader& reader, ProfileRows rows) {
        {columns.frequency.has_value(), "frequency"},
        {columns.time.has_value(), "time"},
        {columns.energy.has_value(), "energy"}}};
-  std::vector<std::string_view> missing;
+  std::vector<std::string> missing;
+  std::vector<std::string> remedies;
   for (const auto& [is_there, name] : required) {
     if (is_there) continue;
     if (name == "stage" && std::ranges::find(reader.fields(), "layer") != reader.fields().end()) {
@@ -198,15 +204,16 @@ Result<Columns> ReadHeader(const CsvReader& reader, ProfileRows rows) {
                   "column \"stage\" is missing, and the rows are layers (perseus partition makes "
                   "stages of layers)");
     }
-    missing.push_back(name);
+    missing.push_back(Excerpt(name));
+    if (std::string question = QuestionAboutMissing(name, columns); !question.empty()) {
+      remedies.push_back(std::move(question));
+    }
   }
   if (missing.empty()) return columns;
-  if (missing.size() == 1) {
-    return Fail(where, "column \"{}\" is missing ({})", missing[0],
-                RemedyOfMissing(missing[0], columns, wording.header));
-  }
-  return Fail(where, "columns {} are missing (expected the header {}, in any order)",
-              fmt::join(missing, ", "), wording.header);
+  remedies.push_back(fmt::format("expected the header {}, in any order", wording.header));
+  const std::string remedy = fmt::format("{}", fmt::join(remedies, "; "));
+  if (missing.size() == 1) return Fail(where, "column {} is missing ({})", missing[0], remedy);
+  return Fail(where, "columns {} are missing ({})", fmt::join(missing, ", "), remedy);
 }
 
 }  // namespace perseus::profile

@@ -393,7 +393,11 @@ ChangeRules RulesFor(ChangeRules asked, const few_switches::ChangeLimit& of_job,
   // without a limit.
   constexpr std::size_t kMostInstructions = 20'000;
   const bool is_large = graph.instructions.size() > kMostInstructions;
-  if (asked.with_tradeoff || job.IsGeneralGraph() || is_large) asked.limit = Limit::kNone;
+  if (job.IsGeneralGraph() || is_large) {
+    asked.limit = Limit::kNone;
+  } else if (asked.with_tradeoff) {
+    asked.limit = Limit::kPick;  // The shown table is that of the longer search, so pick from it.
+  }
   return asked;
 }
 

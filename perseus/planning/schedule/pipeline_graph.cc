@@ -68,8 +68,7 @@ class PipelineGraphBuilder {
         profile_.chunks() > chunks) {
       return Fail(
           "{} has {} chunks for each stage, but schedule {} runs {} on a pp_rank (set `chunks` to "
-          "{} "
-          "with a schedule that has chunks, or profile again without interleaving)",
+          "{} with a schedule that has chunks, or profile again without interleaving)",
           profile_.name(), profile_.chunks(), schedule_.name, chunks, profile_.chunks());
     }
     if (model_.has_power_of_stages && !profile_.mean_blocking_power_w()) {
